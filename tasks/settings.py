@@ -73,7 +73,7 @@ def convert(hint: Any, value: Any, path: str) -> Any:
         if len(args) != len(value):
             raise ConfigError(f"{path}: expected {len(args)} items, found {len(value)}")
         return tuple(convert(arg, item, f"{path}[{i}]") for i, (arg, item) in enumerate(zip(args, value, strict=True)))
-    if origin in (dict, Mapping) or origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+    if origin in (dict, Mapping) or (origin is not None and isinstance(origin, type) and issubclass(origin, Mapping)):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}: expected a mapping, found {value!r}")
         return {convert(args[0], k, path): convert(args[1], v, join(path, k)) for k, v in value.items()}
