@@ -1,0 +1,171 @@
+"""MinHash compiled by Numba: units, shingles and permutations in one pass over the code points.
+
+No Python object per word or shingle; a document costs its UTF-32 code points (4 bytes a character) and nothing else.
+The inner loop over permutations is plain uint32 multiply, add and minimum, which LLVM turns into vector instructions.
+Compiled code is cached beside this file, or in the user's cache folder where an install is read-only; where neither
+can be written, it is compiled anew in each process (about 3 s) and the log says so. Numba replaces cache files
+atomically, so processes may start together.
+
+in/out/ref   as `reference.py`, equal bit for bit
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from kernels.minhash.characters import SINGLE, WORD, classes, code_points
+from kernels.minhash.reference import BASE, FNV_OFFSET, FNV_PRIME, MAX_HASH
+
+logger = logging.getLogger(__name__)
+
+U64 = np.uint64
+_OFFSET, _PRIME, _BASE = U64(FNV_OFFSET), U64(FNV_PRIME), U64(BASE)
+_M1, _M2, _S33 = U64(0xFF51AFD7ED558CCD), U64(0xC4CEB9FE1A85EC53), U64(33)
+_MAX = np.uint32(MAX_HASH)
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`numba.njit` with the on-disk cache where one can be written."""
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError as error:  # "cannot cache function": no writable folder
+        logger.warning("%s: compiled without a cache (%s); set NUMBA_CACHE_DIR to a folder", function.__name__, error)
+        return numba.njit(nogil=True)(function)
+
+
+@compiled
+def _fmix64(h):
+    h = (h ^ (h >> _S33)) * _M1
+    h = (h ^ (h >> _S33)) * _M2
+    return h ^ (h >> _S33)
+
+
+@compiled
+def _hash_shingles(codes, table, size, top, units, out):
+    """Write 64-bit shingle hashes of one document to `out`; returns how many. `top` is BASE^size mod 2^64.
+
+    `units` is a ring of the last `size` unit hashes, so that the polynomial rolls: h <- h * BASE + new - old * top.
+    """
+    num_units, num_shingles = 0, 0
+    rolling, word, in_word = U64(0), _OFFSET, False
+    for i in range(len(codes) + 1):
+        kind = table[codes[i]] if i < len(codes) else np.uint8(0)
+        if kind == WORD:
+            word, in_word = (word ^ U64(codes[i])) * _PRIME, True
+            continue
+        for which in range(2):  # a pending word first, then a single character
+            if which == 0:
+                if not in_word:
+                    continue
+                unit = _fmix64(word)
+                word, in_word = _OFFSET, False
+            else:
+                if kind != SINGLE:
+                    continue
+                unit = _fmix64((_OFFSET ^ U64(codes[i])) * _PRIME)
+            slot = num_units % size
+            rolling = rolling * _BASE + unit
+            if num_units >= size:
+                rolling -= units[slot] * top
+            units[slot] = unit
+            num_units += 1
+            if num_units >= size:
+                out[num_shingles] = _fmix64(rolling)
+                num_shingles += 1
+    return num_shingles
+
+
+@compiled
+def _distinct(hashes, cap, seen):
+    """How many distinct values, counted up to `cap`; usually decided within the first `cap` hashes."""
+    count = 0
+    for h in hashes:
+        new = True
+        for k in range(count):
+            if seen[k] == h:
+                new = False
+                break
+        if new:
+            seen[count] = h
+            count += 1
+            if count == cap:
+                break
+    return count
+
+
+@compiled
+def _sign(codes, offsets, table, size, top, a, b, cap):
+    num_documents, num_perm = len(offsets) - 1, len(a)
+    signatures = np.full((num_documents, num_perm), _MAX, dtype=np.uint32)
+    counts = np.zeros(num_documents, dtype=np.int64)
+    distinct = np.zeros(num_documents, dtype=np.int64)
+    longest = 0
+    for d in range(num_documents):
+        longest = max(longest, offsets[d + 1] - offsets[d])
+    hashes = np.empty(longest + 1, dtype=np.uint64)
+    units = np.empty(size, dtype=np.uint64)
+    seen = np.empty(max(cap, 1), dtype=np.uint64)
+    for d in range(num_documents):
+        n = _hash_shingles(codes[offsets[d] : offsets[d + 1]], table, size, top, units, hashes)
+        row = signatures[d]
+        for i in range(n):
+            h = np.uint32(hashes[i])
+            h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B))
+            h = np.uint32((h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+            h = np.uint32(h ^ (h >> np.uint32(16)))
+            for j in range(num_perm):
+                row[j] = min(row[j], np.uint32(h * a[j] + b[j]))
+        counts[d] = n
+        distinct[d] = _distinct(hashes[:n], cap, seen)
+    return signatures, counts, distinct
+
+
+@compiled
+def _shared(left, right):
+    """Size of the intersection of two sorted distinct arrays."""
+    i, j, shared = 0, 0, 0
+    while i < len(left) and j < len(right):
+        if left[i] == right[j]:
+            shared += 1
+            i += 1
+            j += 1
+        elif left[i] < right[j]:
+            i += 1
+        else:
+            j += 1
+    return shared
+
+
+def _top(size: int) -> np.uint64:
+    return U64(pow(BASE, size, 1 << 64))
+
+
+def sign(
+    texts: Sequence[str], size: int, a: np.ndarray, b: np.ndarray, cap: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Signatures uint32 [D, P], shingles int64 [D], and distinct shingles counted up to `cap` int64 [D]."""
+    parts = [code_points(text) for text in texts]
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.uint32)
+    return _sign(codes, offsets, classes(), size, _top(size), a, b, cap)
+
+
+def shingle_set(text: str, size: int) -> np.ndarray:
+    """uint64, sorted, distinct: the set that true Jaccard is computed on."""
+    codes = code_points(text)
+    hashes = np.empty(len(codes) + 1, dtype=np.uint64)
+    count = _hash_shingles(codes, classes(), size, _top(size), np.empty(size, dtype=np.uint64), hashes)
+    return np.unique(hashes[:count])
+
+
+def jaccard(left: np.ndarray, right: np.ndarray) -> float:
+    """|A and B| / |A or B| of two sorted distinct arrays; 0.0 when both are empty (nothing to compare)."""
+    shared = _shared(left, right)
+    union = len(left) + len(right) - shared
+    return shared / union if union else 0.0
