@@ -111,3 +111,12 @@ def to_dict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_dict(v) for v in value]
     return value
+
+
+def key_settings(config: Any) -> Any:
+    """What of a config enters a content key: all of it, unless its class says less.
+
+    A config that holds paths gives `key_settings() -> dict` without them; what the paths lead to is keyed by content.
+    """
+    own = getattr(config, "key_settings", None)
+    return to_dict(own() if own is not None else config)

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.document import Dropped, Kept, Outcome, Quarantined
-from tasks.settings import to_dict
+from tasks.settings import key_settings, to_dict
 from tasks.spread import spread
 from tasks.store import manifest as manifests
 from tasks.store.account import Account, AccountError
@@ -303,7 +303,7 @@ class StageRun:
         return self.parts(_map_shard, parts)
 
     def _part_key(self, part: Part) -> str:
-        settings = to_dict(self.config if part.settings is None else part.settings)
+        settings = key_settings(self.config if part.settings is None else part.settings)
         return digest_of([self.stage.name, part.step, part.name, list(part.inputs), settings, self._code_digest])
 
     def _part_record(self, key: str) -> str:
@@ -351,7 +351,7 @@ def stage_key(stage: Stage, config: Any, inputs: Mapping[str, Dataset]) -> tuple
     return content_key(
         stage=stage.name,
         modules=(stage.module, *stage.also),
-        config=to_dict(config),
+        config=key_settings(config),
         inputs={name: dataset.digest for name, dataset in inputs.items()},
         raw_inputs=stage.raw_inputs(config) if stage.raw_inputs else None,
     )
