@@ -1,0 +1,61 @@
+"""The ingest stage: raw files in, raw records out, every byte accounted for.
+
+in    the files of the sources
+out   RawRecord            in the order of source, file and record
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.document import Outcome
+from tasks.ingest.config import IngestConfig
+from tasks.ingest.files import file_path, list_files, open_source
+from tasks.ingest.outcomes import Outcomes
+from tasks.ingest.parts import input_digests, plan_parts
+from tasks.ingest.read import read_file
+from tasks.stage import PartWriter, Stage, StageRun
+
+
+def raw_inputs(config: IngestConfig) -> dict[str, str]:
+    """Digests of the files outside the store: what the key of this stage is made from."""
+    return input_digests(config)
+
+
+def read_part(payload: dict[str, Any], config: IngestConfig, writer: PartWriter) -> None:
+    """Read the files of one part."""
+    writer.shard_bytes = config.shard_bytes
+    source = config.source(payload["source"])
+    fs, root = open_source(source)
+    is_file = fs.isfile(root)
+    for path, error in payload["files"]:
+        if error is not None:
+            writer.put(unreadable(Outcomes(source, config, path), error))
+            continue
+        with fs.open(file_path(root, path, is_file), "rb") as file:
+            for outcome in read_file(file, path, source, config):
+                writer.put(outcome)
+
+
+def unreadable(outcomes: Outcomes, error: str) -> Outcome:
+    """The outcome of a file that could not be opened when the sources were listed."""
+    return outcomes.quarantined(b"", "unreadable_file", f"{error}; make it readable and run again")
+
+
+def run(run: StageRun) -> None:
+    """List, plan, read."""
+    files = list_files(run.config)
+    run.parts(read_part, plan_parts(run.config, files))
+    run.output.facts["num_files"] = len(files)
+    run.output.facts["num_bytes"] = sum(file.size for file in files)
+
+
+STAGE = Stage(
+    name="ingest",
+    module=__name__,
+    config=IngestConfig,
+    inputs=(),
+    run=run,
+    raw_inputs=raw_inputs,
+    summary="Read the sources (WARC, HTML, text, JSON lines, Parquet, tar …) into raw records.",
+)
