@@ -1,0 +1,74 @@
+"""A small token dataset and a small run, for tests that train for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from training.config import ModelConfig, RunSpec, TrainConfig
+from training.indexed import IndexedWriter
+
+TINY_MODEL: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "intermediate_size": 67,  # odd: the slices of ZeRO are padded
+    "max_seq_len": 32,
+}
+
+
+def write_tokens(stem: Path, *, num_documents: int, seed: int) -> None:
+    """Documents that count upwards from a random start: something to learn."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    writer = IndexedWriter(stem)
+    for _ in range(num_documents):
+        start, length = rng.integers(3, 97), rng.integers(20, 60)
+        writer.add(((start + np.arange(length)) % 94 + 3).astype(np.int32))
+    writer.close()
+
+
+@pytest.fixture(scope="session")
+def token_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokens")
+    write_tokens(folder / "train" / "a", num_documents=40, seed=1)
+    write_tokens(folder / "validation" / "a", num_documents=12, seed=2)
+    return folder
+
+
+@pytest.fixture
+def make_spec(token_folder: Path, tmp_path: Path) -> Callable[..., RunSpec]:
+    """make_spec(name, steps=…, model={…}) -> RunSpec in a folder of its own."""
+
+    def make(name: str = "run", *, model: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
+        settings: dict[str, Any] = {
+            "seq_len": 16,
+            "global_batch_size": 8,
+            "micro_batch_size": 2,
+            "steps": 20,
+            "warmup_steps": 4,
+            "lr": 1e-2,
+            "checkpoint_interval_steps": 10,
+            "eval_interval_steps": 10,
+            "eval_batches": 1,
+            "stop_grace_seconds": 60,
+            "device": "cpu",
+        }
+        train = TrainConfig(model=ModelConfig(**(TINY_MODEL | (model or {}))), **(settings | changes))
+        return RunSpec(
+            train=train,
+            work_dir=str(tmp_path / name),
+            data_folder=str(token_folder),
+            train_stems=("train/a",),
+            validation_stems=("validation/a",),
+            dataset_digest="d" * 64,
+            tokenizer_digest="t" * 64,
+        )
+
+    return make

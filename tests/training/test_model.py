@@ -1,0 +1,70 @@
+"""The decoder: equal to transformers', causal, and equal at the start whatever builds it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from training.config import ModelConfig
+from training.hugging_face import from_hugging_face, hugging_face_config, to_hugging_face
+from training.model import Decoder, initialise
+
+SHAPE = {"vocab_size": 101, "hidden_size": 48, "num_layers": 3, "num_heads": 6, "num_kv_heads": 2}
+
+
+def build(seed: int = 3, **changes) -> Decoder:
+    return initialise(Decoder(ModelConfig(**(SHAPE | {"intermediate_size": 100} | changes))), seed)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_embeddings": False}, {"num_kv_heads": 6}, {"qk_norm": True}, {"rope_theta": 500_000.0}]
+)
+def test_logits_equal_those_of_the_transformers_twin(changes, tmp_path):
+    model = build(**changes)
+    settings = hugging_face_config(model.config)
+    twin = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings), dtype=torch.float32).eval()
+    missing, unexpected = twin.load_state_dict(to_hugging_face(model.state_dict(), model.config), strict=False)
+    assert unexpected == []
+    assert missing == (["lm_head.weight"] if model.config.tie_embeddings else [])
+    twin.tie_weights()
+    tokens = torch.randint(0, 101, (2, 37), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        difference = (model(tokens) - twin(tokens).logits).abs().max().item()
+    assert difference <= 1e-4
+    back = from_hugging_face(dict(twin.state_dict()), model.config)
+    assert set(back) == set(model.state_dict())
+
+
+def test_a_token_never_sees_the_ones_after_it():
+    model, tokens = build(), torch.randint(0, 101, (1, 20))
+    changed = tokens.clone()
+    changed[0, 12:] = (changed[0, 12:] + 1) % 101
+    with torch.no_grad():
+        assert torch.allclose(model(tokens)[0, :12], model(changed)[0, :12], atol=1e-6)
+        assert not torch.allclose(model(tokens)[0, 12], model(changed)[0, 12], atol=1e-4)
+
+
+def test_first_loss_is_ln_of_the_vocabulary_at_several_widths():
+    for width in (48, 192, 384):
+        model = build(hidden_size=width, vocab_size=4000)
+        tokens = torch.randint(0, 4000, (4, 65), generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            loss = model(tokens[:, :-1], tokens[:, 1:]).item()
+        assert abs(loss / math.log(4000) - 1) < 0.015, f"width {width}: {loss}"
+
+
+def test_initial_weights_depend_on_seed_and_name_alone():
+    one, two, deeper = build(), build(), build(num_layers=4)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert torch.equal(one.model.layers[0].mlp.gate_proj.weight, deeper.model.layers[0].mlp.gate_proj.weight)
+    assert not torch.equal(one.model.embed_tokens.weight, build(seed=4).model.embed_tokens.weight)
+
+
+def test_a_shape_that_cannot_be_is_refused_by_its_key():
+    with pytest.raises(ValueError, match="num_kv_heads"):
+        ModelConfig(num_heads=6, num_kv_heads=4)
+    with pytest.raises(ValueError, match="hidden_size"):
+        ModelConfig(hidden_size=50, num_heads=6)

@@ -1,0 +1,231 @@
+"""Every number of a training run: the model's shape, the optimizer, the batch, the machine.
+
+Nothing here is read from the environment and nothing is defaulted elsewhere; `resolve` turns an epoch or token budget
+into steps once the size of the data is known. A run's resolved config is saved with each checkpoint.
+
+in    YAML or JSON values
+out   ModelConfig, TrainConfig, RunSpec (a TrainConfig plus the data it runs on, as one JSON file)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+def require(ok: bool, key: str, expected: str, found: object, advice: str) -> None:
+    """Raise ValueError naming the key, what was expected and found, and what to do."""
+    if not ok:
+        raise ValueError(f"{key}: expected {expected}, found {found!r}; {advice}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Shape and initialisation of the decoder (training/model.py)."""
+
+    vocab_size: int = 0  # 0: the tokenizer's own
+    hidden_size: int = 192
+    num_layers: int = 4
+    num_heads: int = 6
+    num_kv_heads: int = 2
+    intermediate_size: int = 512
+    max_seq_len: int = 512
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-5
+    tie_embeddings: bool = True
+    qk_norm: bool = False
+    # Standard deviations are scale / sqrt(fan_in). 0.32 keeps the variance of a logit at 0.32^2 = 0.1 at any width, so
+    # the first loss lies within half a percent of ln(vocab_size).
+    embedding_init_scale: float = 0.32
+    linear_init_scale: float = 0.5
+
+    def __post_init__(self):
+        require(self.vocab_size >= 0, "vocab_size", "0 (the tokenizer's) or more", self.vocab_size, "remove the sign")
+        for key in ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size", "max_seq_len"):
+            require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
+        fits = self.hidden_size % self.num_heads == 0 and (self.hidden_size // self.num_heads) % 2 == 0
+        require(
+            fits, "hidden_size", f"an even multiple of num_heads ({self.num_heads})", self.hidden_size, "change either"
+        )
+        require(
+            self.num_heads % self.num_kv_heads == 0,
+            "num_kv_heads",
+            f"a divisor of num_heads ({self.num_heads})",
+            self.num_kv_heads,
+            "equal counts mean plain multi-head attention",
+        )
+        require(self.rope_theta > 1, "rope_theta", "above 1", self.rope_theta, "10000 is the usual base")
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden_size // self.num_heads
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """One training run. Exactly one of `steps`, `num_epochs`, `token_budget` says how long it is."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    seq_len: int = 256
+    global_batch_size: int = 16  # sequences per step, over all ranks
+    micro_batch_size: int = 8  # sequences per rank and forward pass
+    steps: int = 0
+    num_epochs: float = 0.0
+    token_budget: int = 0
+
+    lr: float = 2e-3
+    min_lr_ratio: float = 0.1
+    warmup_steps: int = 20
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.95)
+    adam_eps: float = 1e-8
+    grad_clip: float = 1.0
+    seed: int = 0
+
+    backend: Literal["deepspeed", "torch"] = "deepspeed"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    zero_stage: int = 1
+    world_size: int = 2
+    threads_per_rank: int = 1
+
+    checkpoint_interval_steps: int = 50
+    keep_checkpoints: int = 2
+    log_interval_steps: int = 1
+    eval_interval_steps: int = 50  # 0: never
+    eval_batches: int = 4  # global batches of the validation split
+    check_first_loss: bool = True  # refuse a start whose loss is not within first_loss_tolerance of ln(vocab_size)
+    first_loss_tolerance: float = 0.03
+    resume_on_changed_data: bool = False
+    resume_on_changed_config: bool = False
+
+    init_timeout_seconds: int = 300  # rendezvous and first collective
+    stall_timeout_seconds: int = 600  # no step, save or evaluation finished for so long: the run is killed
+    stop_grace_seconds: int = 120  # from a stop request to the kill
+
+    def __post_init__(self):
+        for key in ("seq_len", "global_batch_size", "micro_batch_size", "world_size", "checkpoint_interval_steps"):
+            require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
+        for key in ("keep_checkpoints", "log_interval_steps", "threads_per_rank", "stall_timeout_seconds"):
+            require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
+        lengths = [key for key in ("steps", "num_epochs", "token_budget") if getattr(self, key)]
+        require(len(lengths) == 1, "steps", "exactly one of steps, num_epochs, token_budget", lengths, "keep one")
+        require(
+            self.steps >= 0 and self.num_epochs >= 0 and self.token_budget >= 0, lengths[0], "above 0", "less", "fix"
+        )
+        per_pass = self.micro_batch_size * self.num_ranks
+        require(
+            self.global_batch_size % per_pass == 0,
+            "global_batch_size",
+            f"a multiple of micro_batch_size x world_size = {per_pass}",
+            self.global_batch_size,
+            f"for example {max(1, round(self.global_batch_size / per_pass)) * per_pass}",
+        )
+        require(
+            self.seq_len <= self.model.max_seq_len,
+            "seq_len",
+            f"at most model.max_seq_len ({self.model.max_seq_len})",
+            self.seq_len,
+            "raise model.max_seq_len or lower seq_len",
+        )
+        require(self.zero_stage in (0, 1, 2, 3), "zero_stage", "0, 1, 2 or 3", self.zero_stage, "1 suits small models")
+        require(self.lr > 0, "lr", "above 0", self.lr, "3e-4 is a usual start")
+        require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", "between 0 and 1", self.min_lr_ratio, "0.1 is usual")
+        require(self.grad_clip > 0, "grad_clip", "above 0", self.grad_clip, "1.0 is usual")
+        require(self.warmup_steps >= 0, "warmup_steps", "0 or more", self.warmup_steps, "raise it")
+
+    @property
+    def num_ranks(self) -> int:
+        """The plain torch loop is one process whatever `world_size` says."""
+        return 1 if self.backend == "torch" else self.world_size
+
+    @property
+    def grad_accum_steps(self) -> int:
+        return self.global_batch_size // (self.micro_batch_size * self.num_ranks)
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.global_batch_size * self.seq_len
+
+    def resolve(self, *, vocab_size: int, num_sequences: int) -> TrainConfig:
+        """The same config with `vocab_size` and `steps` filled in from the tokenizer and the data."""
+        require(
+            num_sequences > 0, "train data", "at least one sequence of seq_len + 1 tokens", num_sequences, "add text"
+        )
+        own = self.model.vocab_size
+        require(own in (0, vocab_size), "model.vocab_size", f"0 or the tokenizer's {vocab_size}", own, "set it to 0")
+        steps = self.steps
+        if self.num_epochs:
+            steps = max(1, round(self.num_epochs * num_sequences / self.global_batch_size))
+        elif self.token_budget:
+            steps = max(1, math.ceil(self.token_budget / self.tokens_per_step))
+        model = dataclasses.replace(self.model, vocab_size=vocab_size)
+        return dataclasses.replace(self, model=model, steps=steps, num_epochs=0.0, token_budget=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = dataclasses.asdict(self)
+        values["betas"] = list(self.betas)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainConfig:
+        """Rebuild a config that `to_dict` wrote; unknown keys raise TypeError."""
+        values = dict(values)
+        values["model"] = ModelConfig(**values["model"])
+        values["betas"] = tuple(values["betas"])
+        return cls(**values)
+
+
+# What a checkpoint may not silently change: the function being optimised and the order of its data.
+# The machine (ranks, ZeRO stage, micro batch) may: states are stored by parameter name.
+IDENTITY_KEYS: tuple[str, ...] = (
+    "model",
+    "seq_len",
+    "global_batch_size",
+    "steps",
+    "lr",
+    "min_lr_ratio",
+    "warmup_steps",
+    "weight_decay",
+    "betas",
+    "adam_eps",
+    "grad_clip",
+    "seed",
+    "precision",
+)
+
+
+def identity(config: TrainConfig) -> dict[str, Any]:
+    """The part of a resolved config that decides the losses."""
+    values = config.to_dict()
+    return {key: values[key] for key in IDENTITY_KEYS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """A resolved config with the data it runs on: what `python -m training.train --config run.json` reads."""
+
+    train: TrainConfig
+    work_dir: str
+    data_folder: str  # holds the pairs below
+    train_stems: tuple[str, ...]  # "train/a" for train/a.bin and train/a.idx
+    validation_stems: tuple[str, ...]
+    dataset_digest: str
+    tokenizer_digest: str
+
+    def write(self, path: Path) -> None:
+        values = {name.name: getattr(self, name.name) for name in dataclasses.fields(self)}
+        values["train"] = self.train.to_dict()
+        path.write_text(json.dumps(values, indent=1, sort_keys=True), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> RunSpec:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        values["train"] = TrainConfig.from_dict(values["train"])
+        for key in ("train_stems", "validation_stems"):
+            values[key] = tuple(values[key])
+        return cls(**values)

@@ -1,0 +1,84 @@
+"""The run's log: one JSON object per line in metrics.jsonl, and the run's turning points in events.jsonl.
+
+Rows carry wall-clock figures, so the files never count in a digest. On resume the rows after the checkpoint's step are
+cut off, so no step appears twice, and a torn last line (a kill in mid-write) goes with them.
+
+in    rows {"kind": "step" | "validation", "step": …}
+out   metrics.jsonl, events.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows in order; a last line without its newline is not yet a row."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:  # bytes: a text reader would also split at U+2028
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def truncate_after(path: Path, step: int) -> int:
+    """Drop rows with a later step than `step`; returns how many went. Atomic."""
+    if not path.exists():
+        return 0
+    rows = list(read_rows(path))
+    kept = [row for row in rows if row["step"] <= step]
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in kept)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    return len(rows) - len(kept)
+
+
+class MetricsLog:
+    """Appends rows; one write per row, so that a reader never sees half of one for long."""
+
+    def __init__(self, work_dir: Path):
+        self.metrics = work_dir / "metrics.jsonl"
+        self.events = work_dir / "events.jsonl"
+
+    def row(self, **values: Any) -> None:
+        append(self.metrics, values)
+
+    def event(self, kind: str, step: int, **values: Any) -> None:
+        append(self.events, {"kind": kind, "step": step, "time": time.time(), **values})
+
+
+def append(path: Path, values: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(values) + "\n")
+
+
+class Tail:
+    """New complete rows of a growing file, surviving its truncation on resume."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.offset = path.stat().st_size if path.exists() else 0
+        self.inode = path.stat().st_ino if path.exists() else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        status = self.path.stat()
+        if status.st_ino != self.inode and self.inode:  # rewritten by truncate_after: its rows are old ones
+            self.offset = status.st_size if status.st_size <= self.offset else 0
+        self.inode = status.st_ino
+        with self.path.open("rb") as file:
+            file.seek(min(self.offset, status.st_size))
+            data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self.offset = file.tell() - len(data) + len(whole)
+        return [json.loads(line) for line in whole.split(b"\n") if line]

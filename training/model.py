@@ -1,0 +1,174 @@
+"""A LLaMA-style decoder in plain torch: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+Parameter names and the rotary layout (first half, second half) are those of LlamaForCausalLM in `transformers`, so an
+export renames nothing (training/hugging_face.py). Attention goes through scaled_dot_product_attention, which picks the
+machine's fused kernel. Each parameter is initialised from a generator seeded by (seed, its own name): equal at any
+world size, and a layer added at the end leaves the others as they were.
+
+in    tokens_BT int64, and targets_BT for the loss
+out   logits_BTV, or the mean next-token cross-entropy in fp32
+ref   Touvron et al. 2023 (LLaMA), arXiv:2302.13971; Su et al. 2021 (RoPE), arXiv:2104.09864; Shazeer 2020 (SwiGLU),
+      arXiv:2002.05202; Ainslie et al. 2023 (GQA), arXiv:2305.13245
+
+Shapes: B batch, T tokens, D hidden_size, N num_heads, K num_kv_heads, H head_dim, F intermediate_size, V vocab_size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from training.config import ModelConfig
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * weight, the statistics in fp32 (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        wide = x_BTD.float()
+        scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * scaled.to(x_BTD.dtype)
+
+
+def rotary_table(num_tokens: int, config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos_TH and sin_TH in fp32. Computed, not stored: a buffer would be cast to bf16 with the module."""
+    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device) / config.head_dim
+    inverse_frequency = 1.0 / (config.rope_theta**exponent)
+    angle = torch.outer(torch.arange(num_tokens, dtype=torch.float32, device=device), inverse_frequency)
+    angle = torch.cat((angle, angle), dim=-1)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x_BNTH: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
+    first, second = x_BNTH.chunk(2, dim=-1)
+    return x_BNTH * cos_TH + torch.cat((-second, first), dim=-1) * sin_TH
+
+
+class Attention(nn.Module):
+    """Causal self-attention with num_kv_heads key and value heads shared by groups of query heads."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.head_dim = config.head_dim
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, queries, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, keys, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, keys, bias=False)
+        self.o_proj = nn.Linear(queries, config.hidden_size, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
+
+    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
+        batch, tokens, _ = x_BTD.shape
+        q_BTNH = self.q_proj(x_BTD).view(batch, tokens, -1, self.head_dim)
+        k_BTKH = self.k_proj(x_BTD).view(batch, tokens, -1, self.head_dim)
+        v_BTKH = self.v_proj(x_BTD).view(batch, tokens, -1, self.head_dim)
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BTNH, k_BTKH = self.q_norm(q_BTNH), self.k_norm(k_BTKH)
+        q_BNTH = rotate(q_BTNH.transpose(1, 2), cos_TH, sin_TH)
+        k_BKTH = rotate(k_BTKH.transpose(1, 2), cos_TH, sin_TH)
+        y_BNTH = F.scaled_dot_product_attention(
+            q_BNTH, k_BKTH, v_BTKH.transpose(1, 2), is_causal=True, enable_gqa=q_BNTH.shape[1] != k_BKTH.shape[1]
+        )
+        return self.o_proj(y_BNTH.transpose(1, 2).reshape(batch, tokens, -1))
+
+
+class FeedForward(nn.Module):
+    """down(silu(gate(x)) * up(x))."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+
+
+class Block(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
+        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), cos_TH, sin_TH)
+        return x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
+
+
+class Trunk(nn.Module):
+    """Embedding, blocks and the last norm; named `model` inside Decoder, as in transformers."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        x_BTD = self.embed_tokens(tokens_BT)
+        cos_TH, sin_TH = rotary_table(tokens_BT.shape[1], self.config, tokens_BT.device)
+        cos_TH, sin_TH = cos_TH.to(x_BTD.dtype), sin_TH.to(x_BTD.dtype)
+        for layer in self.layers:
+            x_BTD = layer(x_BTD, cos_TH, sin_TH)
+        return self.norm(x_BTD)
+
+
+class Decoder(nn.Module):
+    """Logits of tokens, or, given targets, the mean cross-entropy. Tied embeddings are one parameter, kept once."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        if config.vocab_size <= 0:
+            raise ValueError("vocab_size: 0 stands for the tokenizer's; resolve the config before building the model")
+        self.config = config
+        self.model = Trunk(config)
+        self.lm_head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def forward(self, tokens_BT: Tensor, targets_BT: Tensor | None = None) -> Tensor:
+        x_BTD = self.model(tokens_BT)
+        head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        logits_BTV = F.linear(x_BTD, head)
+        if targets_BT is None:
+            return logits_BTV
+        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+
+    def num_parameters(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+
+def init_std(name: str, fan_in: int, config: ModelConfig) -> float:
+    """Width-scaled; what is added to the residual stream shrinks with depth (GPT-2: 1/sqrt(2 x layers))."""
+    if name.endswith(("embed_tokens.weight", "lm_head.weight")):
+        return config.embedding_init_scale / math.sqrt(config.hidden_size)
+    std = config.linear_init_scale / math.sqrt(fan_in)
+    if name.endswith(("o_proj.weight", "down_proj.weight")):
+        std /= math.sqrt(2 * config.num_layers)
+    return std
+
+
+@torch.no_grad()
+def initialise(model: Decoder, seed: int) -> Decoder:
+    """Fill `model` in place: norms with ones, matrices with normals that depend on (seed, name) alone."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            parameter.fill_(1.0)
+            continue
+        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+        values = torch.randn(parameter.shape, generator=generator)
+        parameter.copy_(values * init_std(name, parameter.shape[1], model.config))
+    return model

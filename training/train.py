@@ -1,0 +1,294 @@
+"""The training loop of one rank: `python -m training.train --config run.json [--local_rank N]`.
+
+Started by the `deepspeed` launcher on every rank (training/launch.py), or alone for `backend: torch`. Each step is a
+function of (weights, step number): the batch is looked up by the samples consumed, the rate by the step. So a resumed
+run needs no replay. Rank 0 writes metrics, heartbeat and result; saving and stopping are decided by all ranks at once.
+
+in    run.json (RunSpec), the newest verified checkpoint in work_dir, if any
+out   checkpoints/, metrics.jsonl, events.jsonl, result.json {"status": "finished" | "stopped", "step", "checkpoint"}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from training import checkpoint as checkpoints
+from training.checkpoint import Checkpoint, Progress
+from training.config import RunSpec, TrainConfig
+from training.data import TokenDataset
+from training.engine import Engine, TorchEngine
+from training.metrics import MetricsLog, truncate_after
+from training.model import Decoder, initialise
+from training.processes import MARK
+from training.run_lock import RunLock
+from training.schedule import learning_rate
+
+logger = logging.getLogger(__name__)
+STOP_FILE, RESULT_FILE, HEARTBEAT_FILE = "stop", "result.json", "heartbeat"
+
+
+class TrainingError(RuntimeError):
+    """The run cannot go on: a first loss that betrays a bad model, or a loss that is no number."""
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Set by SIGTERM or the stop file; acted on after the step in hand."""
+
+    work_dir: Path
+    signalled: bool = False
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self.on_signal)
+        signal.signal(signal.SIGINT, self.on_signal)
+
+    def on_signal(self, number: int, frame: object) -> None:
+        self.signalled = True
+
+    def pending(self) -> bool:
+        return self.signalled or (self.work_dir / STOP_FILE).exists()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train one rank; normally started by training.launch.")
+    parser.add_argument("--config", type=Path, required=True, help="run.json, as RunSpec.write makes it")
+    parser.add_argument("--local_rank", type=int, default=0, help="given by the deepspeed launcher")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    spec = RunSpec.read(arguments.config)
+    torch.set_num_threads(spec.train.threads_per_rank)
+    rank = int(os.environ.get("RANK", "0"))
+    with RunLock(Path(spec.work_dir) / f"rank-{rank}.lock", wait_seconds=spec.train.init_timeout_seconds):
+        device = start_distributed(spec.train, arguments.local_rank)
+        try:
+            train(spec, device)
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()  # without it the launcher reports exit code -6
+
+
+def start_distributed(config: TrainConfig, local_rank: int) -> torch.device:
+    """Join the other ranks; the torch backend has none."""
+    use_cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    device = torch.device("cuda", local_rank) if use_cuda else torch.device("cpu")
+    if use_cuda:
+        torch.cuda.set_device(device)
+    if config.backend == "deepspeed":
+        import deepspeed
+
+        timeout = timedelta(seconds=max(config.init_timeout_seconds, config.stall_timeout_seconds))
+        deepspeed.init_distributed("nccl" if use_cuda else "gloo", timeout=timeout, verbose=False)
+    return device
+
+
+def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | None) -> Engine:
+    """Model, optimizer and state, from the checkpoint or from the seed."""
+    config = spec.train
+    model = Decoder(config.model)
+    if checkpoint is None:
+        initialise(model, config.seed)
+    else:
+        model.load_state_dict(checkpoint.weights())
+    engine: Engine
+    if config.backend == "torch":
+        engine = TorchEngine(model, config, device)
+    else:
+        from training.deepspeed_engine import DeepSpeedEngine
+
+        engine = DeepSpeedEngine(model, config, device)
+    if checkpoint is None:
+        engine.install_state(None, optimizer_step=0)
+    else:
+        engine.install_state(checkpoint.parameter_states(), checkpoint.progress.optimizer_step)
+    return engine
+
+
+def find_checkpoint(spec: RunSpec) -> Checkpoint | None:
+    """Rank 0 verifies every byte and names the folder; the others read the same one."""
+    rank, size = checkpoints.rank_and_size()
+    found = checkpoints.load_newest(Path(spec.work_dir)) if rank == 0 else None
+    if size > 1:
+        box = [found.folder.name if found else None]
+        dist.broadcast_object_list(box)
+        if rank and box[0]:
+            found = checkpoints.read(checkpoints.root(Path(spec.work_dir)) / box[0])
+    if found is not None:
+        checkpoints.check_same_run(found, spec)
+    return found
+
+
+def open_data(spec: RunSpec) -> tuple[TokenDataset, TokenDataset | None]:
+    """The training split, and the validation split if there is one."""
+    if not spec.train_stems:
+        raise ValueError("train_stems: expected at least one token file, found none; run the shards stage")
+
+    def split(stems: tuple[str, ...]) -> TokenDataset:
+        folder, config = Path(spec.data_folder), spec.train
+        return TokenDataset(folder, stems, digest=spec.dataset_digest, seq_len=config.seq_len, seed=config.seed)
+
+    return split(spec.train_stems), split(spec.validation_stems) if spec.validation_stems else None
+
+
+class Trainer:
+    """The state of one rank between steps."""
+
+    def __init__(self, spec: RunSpec, device: torch.device):
+        self.spec, self.config, self.work_dir = spec, spec.train, Path(spec.work_dir)
+        self.rank, self.size = checkpoints.rank_and_size()
+        self.device = device
+        self.log = MetricsLog(self.work_dir) if self.rank == 0 else None
+        self.stop = StopRequest(self.work_dir)
+        self.stop.listen()
+        self.data, self.validation = open_data(spec)
+        found = find_checkpoint(spec)
+        checkpoints.seed_rng(self.config.seed)
+        self.engine = build_engine(spec, device, found)
+        if found is not None:
+            checkpoints.restore_rng(found.folder, self.config.seed)
+        self.progress = found.progress if found else Progress(step=0, samples=0, tokens=0, optimizer_step=0)
+        self.last_saved = found.folder if found else None
+        if self.log is not None:
+            dropped = truncate_after(self.log.metrics, self.progress.step)
+            name = found.folder.name if found else None
+            self.log.event("start", self.progress.step, checkpoint=name, rows_dropped=dropped, ranks=self.size)
+
+    def run(self) -> str:
+        """Steps until the end or a stop request; returns "finished" or "stopped"."""
+        stopping = False
+        while self.progress.step < self.config.steps and not stopping:
+            stopping = self.step()
+            done, step = self.progress.step == self.config.steps, self.progress.step
+            if self.config.eval_interval_steps and (done or step % self.config.eval_interval_steps == 0):
+                self.validate()
+            if stopping or done or step % self.config.checkpoint_interval_steps == 0:
+                self.save()
+        if self.last_saved is None or self.last_saved.name != f"step-{self.progress.step:08d}":
+            self.save()
+        return "finished" if self.progress.step >= self.config.steps else "stopped"
+
+    def step(self) -> bool:
+        """One optimizer step; returns whether any rank was asked to stop."""
+        started = time.perf_counter()
+        batches = self.batches(self.progress.samples)
+        loader_wait = time.perf_counter() - started
+        lr = learning_rate(self.progress.step, self.config)
+        result = self.engine.train_step(batches, lr)
+        loss, stop_votes = self.mean(result.loss, float(self.stop.pending()))
+        self.check_loss(loss)
+        self.progress = Progress(
+            step=self.progress.step + 1,
+            samples=self.progress.samples + self.config.global_batch_size,
+            tokens=self.progress.tokens + self.config.tokens_per_step,
+            optimizer_step=self.progress.optimizer_step + (not result.skipped),
+        )
+        seconds = time.perf_counter() - started
+        last = self.progress.step == self.config.steps
+        if self.log is not None and (last or self.progress.step % self.config.log_interval_steps == 0):
+            self.log.row(
+                kind="step",
+                step=self.progress.step,
+                loss=loss,
+                grad_norm=result.grad_norm,
+                lr=lr,
+                skipped=result.skipped,
+                samples=self.progress.samples,
+                tokens=self.progress.tokens,
+                tokens_per_second=self.config.tokens_per_step / seconds,
+                seconds=seconds,
+                loader_wait=loader_wait,
+            )
+        self.beat()
+        return stop_votes > 0
+
+    def batches(self, first_sample: int) -> list[torch.Tensor]:
+        """This rank's micro batches of the step that begins after `first_sample` samples."""
+        config = self.config
+        share = self.data.batch_at(
+            first_sample, config.global_batch_size, self.rank, self.size, micro_batch_size=config.micro_batch_size
+        )
+        return [torch.from_numpy(micro).long() for micro in share]
+
+    def mean(self, loss: float, stop: float) -> tuple[float, float]:
+        """Mean loss over ranks and the highest stop vote, in fp64 and one reduction."""
+        if self.size == 1:
+            return loss, stop
+        values = torch.tensor([loss, stop], dtype=torch.float64, device=self.device)
+        dist.all_reduce(values)
+        return values[0].item() / self.size, values[1].item()
+
+    def check_loss(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"step {self.progress.step + 1}: the loss is {loss}; the last checkpoint is "
+                f"{self.last_saved.name if self.last_saved else 'none'}. Lower lr, raise warmup_steps, or look at "
+                f"samples {self.progress.samples} to {self.progress.samples + self.config.global_batch_size}"
+            )
+        if self.progress.step == 0 and self.config.check_first_loss:
+            expected = math.log(self.config.model.vocab_size)
+            if abs(loss / expected - 1) > self.config.first_loss_tolerance:
+                raise TrainingError(
+                    f"first loss {loss:.4f}: expected ln(vocab_size) = {expected:.4f} within "
+                    f"{self.config.first_loss_tolerance:.0%}. Check embedding_init_scale and the token ids, or set "
+                    "check_first_loss to false"
+                )
+
+    def validate(self) -> None:
+        """Mean loss of the first sequences of the validation split; every rank runs as many batches."""
+        if self.validation is None:
+            return
+        size, started = self.config.micro_batch_size, time.perf_counter()
+        wanted = self.config.eval_batches * self.config.grad_accum_steps
+        passes = min(wanted, self.validation.samples_per_epoch // (size * self.size))
+        if passes == 0:
+            logger.warning("validation: %d samples, fewer than one pass; skipped", self.validation.samples_per_epoch)
+            return
+        share = self.validation.batch_at(0, passes * size * self.size, self.rank, self.size, micro_batch_size=size)
+        losses = [self.engine.evaluate(torch.from_numpy(micro).long()) for micro in share]
+        loss, _ = self.mean(math.fsum(losses) / passes, 0.0)
+        if self.log is not None:
+            tokens = passes * size * self.size * self.config.seq_len
+            seconds = time.perf_counter() - started
+            self.log.row(kind="validation", step=self.progress.step, loss=loss, tokens=tokens, seconds=seconds)
+        self.beat()
+
+    def save(self) -> None:
+        started = time.perf_counter()
+        self.progress = replace(self.progress, optimizer_step=self.engine.optimizer_step())
+        self.last_saved = checkpoints.save(self.spec, self.engine, self.progress)
+        if self.log is not None:
+            seconds = time.perf_counter() - started
+            self.log.event("checkpoint", self.progress.step, name=self.last_saved.name, seconds=seconds)
+        self.beat()
+
+    def beat(self) -> None:
+        if self.rank == 0:
+            (self.work_dir / HEARTBEAT_FILE).touch()
+
+
+def train(spec: RunSpec, device: torch.device) -> None:
+    trainer = Trainer(spec, device)
+    trainer.beat()
+    status = trainer.run()
+    if trainer.log is not None and trainer.last_saved is not None:
+        step, name = trainer.progress.step, trainer.last_saved.name
+        trainer.log.event(status, step)
+        result = {"status": status, "step": step, "checkpoint": name, "run_id": os.environ.get(MARK, "")}
+        partial = trainer.work_dir / f".{RESULT_FILE}.partial"
+        partial.write_text(json.dumps(result), encoding="utf-8")
+        partial.replace(trainer.work_dir / RESULT_FILE)
+
+
+if __name__ == "__main__":
+    main()
