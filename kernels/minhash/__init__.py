@@ -7,13 +7,13 @@ from kernels.minhash.reference import permutations
 logger = logging.getLogger(__name__)
 
 try:
-    from kernels.minhash.numba import jaccard, shingle_set, sign
+    from kernels.minhash.numba import agreement, jaccard, shingle_set, sign
 
     IMPLEMENTATION = "numba"
 except ImportError as error:
-    from kernels.minhash.reference import jaccard, shingle_set, sign
+    from kernels.minhash.reference import agreement, jaccard, shingle_set, sign
 
     IMPLEMENTATION = "reference"
     logger.warning("MinHash runs in plain Python, some hundred times slower: Numba cannot be imported (%s)", error)
 
-__all__ = ["IMPLEMENTATION", "jaccard", "permutations", "shingle_set", "sign"]
+__all__ = ["IMPLEMENTATION", "agreement", "jaccard", "permutations", "shingle_set", "sign"]

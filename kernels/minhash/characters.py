@@ -1,9 +1,11 @@
-"""Which characters make up a shingle's units: a table from code point to class, built once from Unicode's own data.
+"""What the units of a text are: words in scripts that write spaces, characters in those that do not.
 
-A unit is a word in scripts that write spaces, and a single character in those that do not (Han, kana, Bopomofo, Thai,
-Lao, Khmer, Myanmar, Tibetan). Five units are therefore a word 5-gram in English, a character 5-gram in Chinese and
-the sensible mixture in a text that has both. Punctuation, symbols and white space separate words and are no units, so
-layout and punctuation habits cost no similarity; a text of nothing but symbols has no shingles.
+A text is *unspaced* when at least `UNSPACED_SHARE` of its visible characters belong to a script written without spaces
+(Han, kana, Bopomofo, Thai, Lao, Khmer, Myanmar, Tibetan). Its units are its visible characters, punctuation included;
+those of any other text are its words: runs of letters, marks, digits and "_". Five units are thus a character 5-gram
+or a word 5-gram. The choice is made for the whole text, as a rule that mixes both would weigh a Chinese frame around
+an English page by its characters and the page by its words; the price is that near-duplicates on either side of the
+share do not meet.
 
 ref   unicodedata of the running Python (its version belongs to the environment that a dataset records)
 """
@@ -16,10 +18,11 @@ import unicodedata
 
 import numpy as np
 
-SEPARATOR, WORD, SINGLE = 0, 1, 2
+WORD, VISIBLE, UNSPACED = 1, 2, 4  # flags
+UNSPACED_SHARE = 0.25
 
 # Half-open code point ranges whose text is written without spaces between words.
-UNSPACED = (
+UNSPACED_RANGES = (
     (0x0E00, 0x0E80),  # Thai
     (0x0E80, 0x0F00),  # Lao
     (0x0F00, 0x1000),  # Tibetan
@@ -36,24 +39,25 @@ UNSPACED = (
     (0x1B000, 0x1B170),  # kana supplements
     (0x20000, 0x323B0),  # Han extensions B to H
 )
-SINGLE_CATEGORIES = frozenset(("Lo", "Lm", "Nl", "Mn", "Mc", "Nd"))
 
 
 @functools.cache
 def classes() -> np.ndarray:
-    """uint8 [0x110000]: SEPARATOR, WORD or SINGLE of each code point."""
+    """uint8 [0x110000]: the flags of each code point."""
     table = np.zeros(sys.maxunicode + 1, dtype=np.uint8)
     for code in range(sys.maxunicode + 1):
-        if unicodedata.category(chr(code))[0] in "LNM":
-            table[code] = WORD
-    for start, stop in UNSPACED:
-        for code in range(start, stop):
-            if unicodedata.category(chr(code)) in SINGLE_CATEGORIES:
-                table[code] = SINGLE
+        category = unicodedata.category(chr(code))[0]
+        if category not in "ZC":
+            table[code] = VISIBLE
+        if category in "LNM" or code == ord("_"):
+            table[code] |= WORD
+    for start, stop in UNSPACED_RANGES:
+        inside = table[start:stop]
+        inside[inside & WORD > 0] |= UNSPACED
     table.setflags(write=False)
     return table
 
 
 def code_points(text: str) -> np.ndarray:
-    """`text` as uint32 code points; lone surrogates pass (they are separators)."""
+    """`text` as uint32 code points; lone surrogates pass (they are not visible)."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)

@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from kernels.minhash.characters import SINGLE, WORD, classes, code_points
+from kernels.minhash.characters import UNSPACED, UNSPACED_SHARE, VISIBLE, WORD, classes, code_points
 from kernels.minhash.reference import BASE, FNV_OFFSET, FNV_PRIME, MAX_HASH
 
 logger = logging.getLogger(__name__)
@@ -46,37 +46,44 @@ def _fmix64(h):
 
 
 @compiled
+def _is_unspaced(codes, table):
+    visible, unspaced = 0, 0
+    for code in codes:
+        visible += (table[code] & VISIBLE) > 0
+        unspaced += (table[code] & UNSPACED) > 0
+    return unspaced > 0 and unspaced >= UNSPACED_SHARE * visible
+
+
+@compiled
 def _hash_shingles(codes, table, size, top, units, out):
     """Write 64-bit shingle hashes of one document to `out`; returns how many. `top` is BASE^size mod 2^64.
 
     `units` is a ring of the last `size` unit hashes, so that the polynomial rolls: h <- h * BASE + new - old * top.
     """
+    by_character = _is_unspaced(codes, table)
+    member = VISIBLE if by_character else WORD
     num_units, num_shingles = 0, 0
-    rolling, word, in_word = U64(0), _OFFSET, False
+    rolling, unit, length = U64(0), _OFFSET, 0
     for i in range(len(codes) + 1):
-        kind = table[codes[i]] if i < len(codes) else np.uint8(0)
-        if kind == WORD:
-            word, in_word = (word ^ U64(codes[i])) * _PRIME, True
+        inside = i < len(codes) and (table[codes[i]] & member) > 0
+        if inside:
+            unit = (unit ^ U64(codes[i])) * _PRIME
+            length += 1
+            if not by_character:
+                continue  # the word goes on
+        if length == 0:
             continue
-        for which in range(2):  # a pending word first, then a single character
-            if which == 0:
-                if not in_word:
-                    continue
-                unit = _fmix64(word)
-                word, in_word = _OFFSET, False
-            else:
-                if kind != SINGLE:
-                    continue
-                unit = _fmix64((_OFFSET ^ U64(codes[i])) * _PRIME)
-            slot = num_units % size
-            rolling = rolling * _BASE + unit
-            if num_units >= size:
-                rolling -= units[slot] * top
-            units[slot] = unit
-            num_units += 1
-            if num_units >= size:
-                out[num_shingles] = _fmix64(rolling)
-                num_shingles += 1
+        unit = _fmix64(unit)
+        rolling = rolling * _BASE + unit
+        slot = num_units % size
+        if num_units >= size:
+            rolling -= units[slot] * top
+        units[slot] = unit
+        num_units += 1
+        if num_units >= size:
+            out[num_shingles] = _fmix64(rolling)
+            num_shingles += 1
+        unit, length = _OFFSET, 0
     return num_shingles
 
 
@@ -141,6 +148,19 @@ def _shared(left, right):
     return shared
 
 
+@compiled
+def _agreement(signatures, pairs):
+    out = np.empty(len(pairs), dtype=np.float32)
+    num_perm = signatures.shape[1]
+    for p in range(len(pairs)):
+        left, right = pairs[p, 0], pairs[p, 1]
+        equal = 0
+        for j in range(num_perm):
+            equal += signatures[left, j] == signatures[right, j]
+        out[p] = equal / num_perm
+    return out
+
+
 def _top(size: int) -> np.uint64:
     return U64(pow(BASE, size, 1 << 64))
 
@@ -169,3 +189,8 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     shared = _shared(left, right)
     union = len(left) + len(right) - shared
     return shared / union if union else 0.0
+
+
+def agreement(signatures: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """float32 [M]: the estimated Jaccard of each pair of rows (int64 [M, 2]), the share of equal signature values."""
+    return _agreement(signatures, pairs)

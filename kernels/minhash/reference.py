@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.minhash.characters import SEPARATOR, SINGLE, classes
+from kernels.minhash.characters import UNSPACED, UNSPACED_SHARE, VISIBLE, WORD, classes
 
 MASK64 = (1 << 64) - 1
 FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
@@ -34,20 +34,19 @@ def permutations(num_perm: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether the units of `text` are characters, not words."""
+    flags = [classes()[ord(character)] for character in text]
+    visible, unspaced = sum(f & VISIBLE > 0 for f in flags), sum(f & UNSPACED > 0 for f in flags)
+    return bool(unspaced and unspaced >= UNSPACED_SHARE * visible)
+
+
 def split_units(text: str) -> list[str]:
-    """Words of spaced scripts and single characters of unspaced ones, in order."""
-    table, units, word = classes(), [], ""
-    for character in text:
-        kind = table[ord(character)]
-        if kind in (SEPARATOR, SINGLE):
-            if word:
-                units.append(word)
-            word = ""
-            if kind == SINGLE:
-                units.append(character)
-        else:
-            word += character
-    return [*units, word] if word else units
+    """Visible characters of an unspaced text, words of any other, in order."""
+    table = classes()
+    if is_unspaced(text):
+        return [character for character in text if table[ord(character)] & VISIBLE]
+    return "".join(character if table[ord(character)] & WORD else " " for character in text).split()
 
 
 def shingles(text: str, size: int) -> list[tuple[str, ...]]:
@@ -110,3 +109,8 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     shared = len(np.intersect1d(left, right, assume_unique=True))
     union = len(left) + len(right) - shared
     return shared / union if union else 0.0
+
+
+def agreement(signatures: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """float32 [M]: the estimated Jaccard of each pair of rows (int64 [M, 2]), the share of equal signature values."""
+    return (signatures[pairs[:, 0]] == signatures[pairs[:, 1]]).mean(axis=1).astype(np.float32)

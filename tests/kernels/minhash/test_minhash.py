@@ -29,7 +29,8 @@ TEXTS = [
 
 
 def test_units_are_words_in_spaced_scripts_and_characters_in_others():
-    assert reference.split_units("Use React来渲染, ok") == ["Use", "React", "来", "渲", "染", "ok"]
+    assert reference.split_units("Use foo_bar, naïve नमस्ते; ok") == ["Use", "foo_bar", "naïve", "नमस्ते", "ok"]
+    assert reference.split_units("用 React，渲染") == ["用", "R", "e", "a", "c", "t", "，", "渲", "染"]
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -76,3 +77,10 @@ def test_kernel_runs_where_no_cache_can_be_written():
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "2", done.stderr
     assert "NUMBA_CACHE_DIR" in done.stderr
+
+
+def test_agreement_is_the_share_of_equal_values():
+    signatures = np.array([[1, 2, 3, 4], [1, 2, 3, 5], [9, 9, 9, 9]], dtype=np.uint32)
+    pairs = np.array([[0, 1], [0, 2], [1, 1]])
+    for module in (compiled, reference):
+        np.testing.assert_array_equal(module.agreement(signatures, pairs), np.float32([0.75, 0, 1]))
