@@ -1,0 +1,126 @@
+"""What the characters of a text say about its language, before any model is asked.
+
+One histogram of the text gives the share of each script. Simplified and Traditional Chinese are told apart by the
+characters that only one of them uses, never by the raw CJK block: from OpenCC's dictionaries, a character is
+Traditional-only if it converts to another one and is not in GB 2312 all the same (於, 乾), and Simplified-only if it
+converts to another one and is not a common Big5 character (后, 里, 面 belong to both).
+
+in    Counter of characters
+out   shares by ISO 15924 script, counts of Simplified-only and Traditional-only characters
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import unicodedata
+from collections import Counter
+
+import opencc
+
+RANGES = (  # first character, last character, script; sorted; letters only
+    (0x0041, 0x024F, "Latn"),
+    (0x0250, 0x02AF, "Latn"),
+    (0x0370, 0x03FF, "Grek"),
+    (0x0400, 0x052F, "Cyrl"),
+    (0x0531, 0x058F, "Armn"),
+    (0x0591, 0x05FF, "Hebr"),
+    (0x0600, 0x06FF, "Arab"),
+    (0x0700, 0x074F, "Syrc"),
+    (0x0750, 0x077F, "Arab"),
+    (0x0780, 0x07BF, "Thaa"),
+    (0x07C0, 0x07FF, "Nkoo"),
+    (0x08A0, 0x08FF, "Arab"),
+    (0x0900, 0x097F, "Deva"),
+    (0x0980, 0x09FF, "Beng"),
+    (0x0A00, 0x0A7F, "Guru"),
+    (0x0A80, 0x0AFF, "Gujr"),
+    (0x0B00, 0x0B7F, "Orya"),
+    (0x0B80, 0x0BFF, "Taml"),
+    (0x0C00, 0x0C7F, "Telu"),
+    (0x0C80, 0x0CFF, "Knda"),
+    (0x0D00, 0x0D7F, "Mlym"),
+    (0x0D80, 0x0DFF, "Sinh"),
+    (0x0E00, 0x0E7F, "Thai"),
+    (0x0E80, 0x0EFF, "Laoo"),
+    (0x0F00, 0x0FFF, "Tibt"),
+    (0x1000, 0x109F, "Mymr"),
+    (0x10A0, 0x10FF, "Geor"),
+    (0x1100, 0x11FF, "Hang"),
+    (0x1200, 0x139F, "Ethi"),
+    (0x1780, 0x17FF, "Khmr"),
+    (0x1800, 0x18AF, "Mong"),
+    (0x1C90, 0x1CBF, "Geor"),
+    (0x1E00, 0x1EFF, "Latn"),
+    (0x1F00, 0x1FFF, "Grek"),
+    (0x2D30, 0x2D7F, "Tfng"),
+    (0x3005, 0x3007, "Hani"),
+    (0x3041, 0x30FF, "Kana"),
+    (0x3100, 0x312F, "Bopo"),
+    (0x3130, 0x318F, "Hang"),
+    (0x31F0, 0x31FF, "Kana"),
+    (0x3400, 0x4DBF, "Hani"),
+    (0x4E00, 0x9FFF, "Hani"),
+    (0xAC00, 0xD7AF, "Hang"),
+    (0xF900, 0xFAFF, "Hani"),
+    (0xFB50, 0xFDFF, "Arab"),
+    (0xFE70, 0xFEFC, "Arab"),
+    (0xFF21, 0xFF5A, "Latn"),
+    (0xFF66, 0xFF9F, "Kana"),
+    (0x20000, 0x323AF, "Hani"),
+)
+STARTS = [first for first, _, _ in RANGES]
+NOT_KANA = "・ー"  # also used by Chinese writers, as a dot and a dash
+SYLLABIC = {"Hani": 3.0, "Kana": 1.5, "Hang": 2.0}  # letters of an alphabet that one character stands for, about
+BIG5_LEVEL_1_END = b"\xc9\x40"
+
+
+@functools.lru_cache(maxsize=65_536)
+def script_of(char: str) -> str | None:
+    """ISO 15924 code of a letter's script (kana as "Kana"); None for what is no letter or of no listed script."""
+    code = ord(char)
+    index = bisect.bisect_right(STARTS, code) - 1
+    if index < 0 or code > RANGES[index][1] or char in NOT_KANA:
+        return None
+    return RANGES[index][2] if unicodedata.category(char)[0] in "LM" or char in "々〇" else None
+
+
+def script_shares(histogram: Counter[str]) -> dict[str, float]:
+    """Share of each script in the letters, a CJK character weighing as much as the letters it stands for."""
+    counts: dict[str, float] = {}
+    for char, times in histogram.items():
+        script = script_of(char)
+        if script is not None:
+            counts[script] = counts.get(script, 0.0) + times * SYLLABIC.get(script, 1.0)
+    total = sum(counts.values())
+    return {script: counts[script] / total for script in sorted(counts, key=lambda s: (-counts[s], s))} if total else {}
+
+
+def _encodable(char: str, codec: str) -> bytes:
+    try:
+        return char.encode(codec)
+    except UnicodeEncodeError:
+        return b""
+
+
+@functools.cache
+def one_script_characters() -> tuple[frozenset[str], frozenset[str]]:
+    """(Simplified-only, Traditional-only) characters."""
+    han = [chr(code) for code in (*range(0x3400, 0x4DC0), *range(0x4E00, 0xA000))]
+    lines = "\n".join(han)  # a character a line, so that no phrase of the dictionaries matches
+    to_simplified = opencc.OpenCC("t2s").convert(lines).split("\n")
+    to_traditional = opencc.OpenCC("s2t").convert(lines).split("\n")
+    simplified = {char for char, other in zip(han, to_traditional, strict=True) if other != char}
+    traditional = {char for char, other in zip(han, to_simplified, strict=True) if other != char}
+    common_big5 = {char for char in simplified if b"" < _encodable(char, "big5") < BIG5_LEVEL_1_END}
+    in_gb2312 = {char for char in traditional if _encodable(char, "gb2312")}
+    return frozenset(simplified - traditional - common_big5), frozenset(traditional - simplified - in_gb2312)
+
+
+def han_evidence(histogram: Counter[str]) -> tuple[int, int]:
+    """(Simplified-only, Traditional-only) characters counted with repetition."""
+    simplified, traditional = one_script_characters()
+    return (
+        sum(times for char, times in histogram.items() if char in simplified),
+        sum(times for char, times in histogram.items() if char in traditional),
+    )
