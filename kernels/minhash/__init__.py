@@ -2,18 +2,28 @@
 
 import logging
 
-from kernels.minhash.reference import permutations
+from kernels.minhash.reference import is_unspaced, permutations, split_units
 
 logger = logging.getLogger(__name__)
 
 try:
-    from kernels.minhash.numba import agreement, jaccard, shingle_set, sign
+    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, sign
 
     IMPLEMENTATION = "numba"
 except ImportError as error:
-    from kernels.minhash.reference import agreement, jaccard, shingle_set, sign
+    from kernels.minhash.reference import agreement, jaccard, shingle_hashes, shingle_set, sign
 
     IMPLEMENTATION = "reference"
     logger.warning("MinHash runs in plain Python, some hundred times slower: Numba cannot be imported (%s)", error)
 
-__all__ = ["IMPLEMENTATION", "agreement", "jaccard", "permutations", "shingle_set", "sign"]
+__all__ = [
+    "IMPLEMENTATION",
+    "agreement",
+    "is_unspaced",
+    "jaccard",
+    "permutations",
+    "shingle_hashes",
+    "shingle_set",
+    "sign",
+    "split_units",
+]

@@ -55,12 +55,11 @@ def _is_unspaced(codes, table):
 
 
 @compiled
-def _hash_shingles(codes, table, size, top, units, out):
+def _hash_shingles(codes, table, by_character, size, top, units, out):
     """Write 64-bit shingle hashes of one document to `out`; returns how many. `top` is BASE^size mod 2^64.
 
     `units` is a ring of the last `size` unit hashes, so that the polynomial rolls: h <- h * BASE + new - old * top.
     """
-    by_character = _is_unspaced(codes, table)
     member = VISIBLE if by_character else WORD
     num_units, num_shingles = 0, 0
     rolling, unit, length = U64(0), _OFFSET, 0
@@ -118,7 +117,8 @@ def _sign(codes, offsets, table, size, top, a, b, cap):
     units = np.empty(size, dtype=np.uint64)
     seen = np.empty(max(cap, 1), dtype=np.uint64)
     for d in range(num_documents):
-        n = _hash_shingles(codes[offsets[d] : offsets[d + 1]], table, size, top, units, hashes)
+        document = codes[offsets[d] : offsets[d + 1]]
+        n = _hash_shingles(document, table, _is_unspaced(document, table), size, top, units, hashes)
         row = signatures[d]
         for i in range(n):
             h = np.uint32(hashes[i])
@@ -176,12 +176,18 @@ def sign(
     return _sign(codes, offsets, classes(), size, _top(size), a, b, cap)
 
 
+def shingle_hashes(text: str, size: int, by_character: bool | None = None) -> np.ndarray:
+    """uint64, one per window of `size` units, in order; units as the text's script says, or as `by_character` does."""
+    codes, table = code_points(text), classes()
+    if by_character is None:
+        by_character = _is_unspaced(codes, table)
+    hashes = np.empty(len(codes) + 1, dtype=np.uint64)
+    return hashes[: _hash_shingles(codes, table, by_character, size, _top(size), np.empty(size, np.uint64), hashes)]
+
+
 def shingle_set(text: str, size: int) -> np.ndarray:
     """uint64, sorted, distinct: the set that true Jaccard is computed on."""
-    codes = code_points(text)
-    hashes = np.empty(len(codes) + 1, dtype=np.uint64)
-    count = _hash_shingles(codes, classes(), size, _top(size), np.empty(size, dtype=np.uint64), hashes)
-    return np.unique(hashes[:count])
+    return np.unique(shingle_hashes(text, size))
 
 
 def jaccard(left: np.ndarray, right: np.ndarray) -> float:

@@ -41,17 +41,17 @@ def is_unspaced(text: str) -> bool:
     return bool(unspaced and unspaced >= UNSPACED_SHARE * visible)
 
 
-def split_units(text: str) -> list[str]:
-    """Visible characters of an unspaced text, words of any other, in order."""
+def split_units(text: str, by_character: bool | None = None) -> list[str]:
+    """Visible characters of an unspaced text, words of any other, in order; or as `by_character` says."""
     table = classes()
-    if is_unspaced(text):
+    if is_unspaced(text) if by_character is None else by_character:
         return [character for character in text if table[ord(character)] & VISIBLE]
     return "".join(character if table[ord(character)] & WORD else " " for character in text).split()
 
 
-def shingles(text: str, size: int) -> list[tuple[str, ...]]:
+def shingles(text: str, size: int, by_character: bool | None = None) -> list[tuple[str, ...]]:
     """Every window of `size` units, repeats included; none when the text has fewer units."""
-    units = split_units(text)
+    units = split_units(text, by_character)
     return [tuple(units[i : i + size]) for i in range(len(units) - size + 1)]
 
 
@@ -76,9 +76,14 @@ def hash_shingle(shingle: Sequence[str]) -> int:
     return fmix64(h)
 
 
+def shingle_hashes(text: str, size: int, by_character: bool | None = None) -> np.ndarray:
+    """uint64, one per window of `size` units, in order; units as the text's script says, or as `by_character` does."""
+    return np.array([hash_shingle(s) for s in shingles(text, size, by_character)], dtype=np.uint64)
+
+
 def shingle_set(text: str, size: int) -> np.ndarray:
     """uint64, sorted, distinct: the set that true Jaccard is computed on."""
-    return np.array(sorted({hash_shingle(s) for s in shingles(text, size)}), dtype=np.uint64)
+    return np.unique(shingle_hashes(text, size))
 
 
 def signature(hashes: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

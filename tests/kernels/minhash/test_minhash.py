@@ -36,12 +36,15 @@ def test_units_are_words_in_spaced_scripts_and_characters_in_others():
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_compiled_kernel_equals_the_reference_bit_for_bit(size):
     a, b = reference.permutations(128, seed=1)
-    expected = reference.sign(TEXTS, size, a, b, cap=8)
+    signed = reference.sign(TEXTS, size, a, b, cap=8)
     found = compiled.sign(TEXTS, size, a, b, cap=8)
-    for left, right in zip(expected, found, strict=True):
+    for left, right in zip(signed, found, strict=True):
         np.testing.assert_array_equal(left, right)
     for text in TEXTS:
         np.testing.assert_array_equal(reference.shingle_set(text, size), compiled.shingle_set(text, size))
+        for by_character in (True, False):
+            expected = reference.shingle_hashes(text, size, by_character)
+            np.testing.assert_array_equal(expected, compiled.shingle_hashes(text, size, by_character))
 
 
 @pytest.mark.parametrize(("num_perm", "seed"), [(128, 1), (64, 7)])
