@@ -18,7 +18,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from flows.engine import Run
+from flows.engine import Run, Watcher
 from tasks.stage import Stage, StageResult
 from tasks.store.account import Account
 
@@ -55,6 +55,25 @@ class PrefectWatcher:
         create_link_artifact(
             as_link(result.dataset.url), link_text=result.dataset.folder, key=f"dataset-{slug(stage.name)}"
         )
+
+
+class Both:
+    """Two watchers at once: the terminal and Prefect."""
+
+    def __init__(self, *watchers: Watcher):
+        self.watchers = watchers
+
+    def stage_started(self, stage: Stage) -> None:
+        for watcher in self.watchers:
+            watcher.stage_started(stage)
+
+    def progress(self, stage: str, done: float, total: float, note: str) -> None:
+        for watcher in self.watchers:
+            watcher.progress(stage, done, total, note)
+
+    def stage_finished(self, stage: Stage, result: StageResult) -> None:
+        for watcher in self.watchers:
+            watcher.stage_finished(stage, result)
 
 
 def publish_summary(run: Run) -> None:

@@ -80,7 +80,12 @@ class Run:
     def remember(self) -> None:
         """Save the request and the resolved settings as the pipeline's latest."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        record = {"request": dataclasses.asdict(self.request), "at": now, "host": platform.node(), "python": sys.version}
+        record = {
+            "request": dataclasses.asdict(self.request),
+            "at": now,
+            "host": platform.node(),
+            "python": sys.version,
+        }
         self.store.write_json(f"runs/{self.config.name}/latest.json", record)
         self.store.write(f"runs/{self.config.name}/latest.yaml", to_yaml(self.config).encode())
 
@@ -88,13 +93,15 @@ class Run:
         """The datasets a stage reads: of this run, else the current ones. Raises MissingInput."""
         found: dict[str, Dataset] = {}
         for name in (*stage.inputs, *stage.optional_inputs):
-            dataset = self.results[name].dataset if name in self.results else current(self.store, self.config.name, name)
+            dataset = (
+                self.results[name].dataset if name in self.results else current(self.store, self.config.name, name)
+            )
             if dataset is not None:
                 found[name] = dataset
             elif name in stage.inputs:
                 raise MissingInput(
-                    f"stage {stage.name!r} reads {name!r}, and store {self.store.url} has no {name!r} dataset of pipeline "
-                    f"{self.config.name!r}. Run `danlu {name.replace('_', '-')}` (or `danlu run --until {name}`) first."
+                    f"stage {stage.name!r} reads {name!r}, and store {self.store.url} has no {name!r} dataset of "
+                    f"pipeline {self.config.name!r}. First run `danlu run --until {name}`."
                 )
         return found
 

@@ -1,6 +1,6 @@
 """One flow per stage: run it alone, on the current datasets of the stages before it.
 
-    prefect deployment run filter/alone --param settings='["filter.min_chars=100"]'
+prefect deployment run filter/alone --param settings='["filter.min_chars=100"]'
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def stage_flow(stage: Stage) -> Flow[..., Any]:
             return run_stage_task(run, stage).dataset.url
 
     run_alone.__name__ = stage.name
-    run_alone.__doc__ = f"{stage.summary}\n\nReads {', '.join(stage.inputs) or 'the raw sources'} as it is now in the store."
+    run_alone.__doc__ = (
+        f"{stage.summary}\n\nReads {', '.join(stage.inputs) or 'the raw sources'} as it is now in the store."
+    )
     return flow(name=stage.name, persist_result=False, validate_parameters=False)(run_alone)
 
 

@@ -1,0 +1,44 @@
+# danlu: two commands do it all on a fresh machine, `make run` and `make test`. What they print is in the README.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STORE ?= out/sample
+RECIPE ?= recipes/sample.yaml
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export DO_NOT_TRACK = 1
+
+.PHONY: run test test-all check bench serve stop setup lock clean
+
+run: setup  ## the whole pipeline on the bundled sample: checkpoint and report
+	$(BIN)/danlu run --config $(RECIPE) --store $(STORE)
+
+test: setup check  ## format, lint and types, then every test
+	$(BIN)/python -m pytest -q
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup  ## speeds as ratios against peers in the same run
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+serve: setup  ## Prefect server, work pool, deployments and a worker, until Ctrl-C
+	$(BIN)/python -m flows.serve
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "danlu needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@command -v g++ >/dev/null || { echo "danlu needs g++ (DeepSpeed compiles one operator on the CPU): apt-get install g++" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock 2> >(grep -v 'Location .file:' >&2)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . 2> >(grep -v 'Location .file:' >&2)
+	@touch $@
+
+lock: setup  ## write requirements.lock from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+
+clean:
+	rm -rf out .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,95 @@
+"""From a training step to the documents in its batch, and from a document to everything it went into.
+
+Nothing is stored for this beside the shards' sidecars: the order of samples is a pure function, so a step's batch is
+computed again, not looked up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from flows.engine import MissingInput
+from tasks.shards import token_dataset
+from tasks.stage import Stage
+from tasks.store.dataset import Dataset, current
+from tasks.store.filesystem import Store
+from training.config import TrainConfig
+
+
+def trained(store: Store, pipeline: str) -> tuple[Dataset, Dataset, TrainConfig]:
+    """The current train dataset, the shards it read, and its resolved config. Raises MissingInput."""
+    train, shards = current(store, pipeline, "train"), current(store, pipeline, "shards")
+    if train is None or shards is None:
+        raise MissingInput(f"store {store.url} holds no training run of pipeline {pipeline!r}: run `danlu run` first")
+    made_from = Dataset.find(store, "shards", train.manifest.inputs["shards"]["key"]) or shards
+    return train, made_from, TrainConfig.from_dict(train.manifest.facts["resolved_config"])
+
+
+def documents_of_step(store: Store, pipeline: str, step: int) -> list[dict[str, Any]]:
+    """The documents in the batch of `step` (counted from 1, as in the metrics), with the tokens of each in it."""
+    _, shards, config = trained(store, pipeline)
+    if not 1 <= step <= config.steps:
+        raise ValueError(f"step: expected 1 … {config.steps:,} (the length of the run), found {step}")
+    data = token_dataset(shards, "train", seq_len=config.seq_len, seed=config.seed)
+    first = (step - 1) * config.global_batch_size
+    rows = []
+    for sample in range(first, first + config.global_batch_size):
+        for span in data.documents_of(sample):
+            rows.append(
+                {
+                    "step": step,
+                    "sample": sample,
+                    "document": span.id,
+                    "source": span.source,
+                    "language": span.language,
+                    "tokens": [span.start, span.stop],
+                }
+            )
+    return rows
+
+
+def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], document: str) -> dict[str, Any]:
+    """What became of a document at each stage, and the shards, steps and checkpoints it went into.
+
+    Raises ValueError when no stage of the pipeline ever saw the id.
+    """
+    journey: dict[str, Any] = {"document": document, "stages": [], "shards": [], "steps": [], "checkpoints": []}
+    for stage in stages:
+        dataset = current(store, pipeline, stage.name)
+        if dataset is not None and dataset.manifest.account.rows:
+            journey["stages"] += [{"stage": stage.name, **found} for found in find_document(dataset, document)]
+    if not journey["stages"]:
+        raise ValueError(f"document {document!r}: no stage of pipeline {pipeline!r} in {store.url} has seen that id")
+    if current(store, pipeline, "train") is None:
+        return journey
+    train, shards, config = trained(store, pipeline)
+    data = token_dataset(shards, "train", seq_len=config.seq_len, seed=config.seed)
+    epochs = -(-config.steps * config.global_batch_size // data.samples_per_epoch)
+    steps = sorted({sample // config.global_batch_size + 1 for sample in data.samples_of(document, epochs)})
+    journey["steps"] = [step for step in steps if step <= config.steps]
+    first = journey["steps"][0] if journey["steps"] else None
+    saved = train.manifest.facts.get("checkpoints", [])
+    journey["checkpoints"] = [c for c in saved if first is not None and c["step"] >= first]
+    return journey
+
+
+def find_document(dataset: Dataset, document: str) -> list[dict[str, Any]]:
+    """Where in one dataset a document is: kept, removed or quarantined, with file and evidence."""
+    found = []
+    for role, fate in (("shard", "kept"), ("removed", "dropped"), ("quarantine", "quarantined"), ("sequences", "kept")):
+        for entry in dataset.files(role):
+            with dataset.open(entry.name) as file:
+                fragment = ds.dataset(dataset.local(entry.name)) if dataset.store.is_local else None
+                if fragment is None:
+                    import pyarrow.parquet as pq
+
+                    table = pq.read_table(file, filters=[("id", "=", document)])
+                else:
+                    table = fragment.to_table(filter=pc.field("id") == document)
+            for row in table.to_pylist():
+                known = {k: row[k] for k in ("reason", "evidence", "detail", "language") if row.get(k) is not None}
+                found.append({"fate": fate, "file": f"{dataset.folder}/{entry.name}", **known})
+    return found
