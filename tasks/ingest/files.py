@@ -130,7 +130,8 @@ def _real_path(fs: Any, path: str) -> str:
 
 
 def _patterns(globs: Iterable[str]) -> list[re.Pattern[str]]:
-    return [re.compile(glob_translate(glob if "/" in glob else f"**/{glob}")) for glob in globs]
+    whole = (glob.removeprefix("./") if "/" in glob else f"**/{glob}" for glob in globs)
+    return [re.compile(glob_translate(glob)) for glob in whole]
 
 
 def _matches(path: str, patterns: Iterable[re.Pattern[str]]) -> bool:

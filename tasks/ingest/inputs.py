@@ -7,8 +7,8 @@ from typing import Any
 
 import fsspec.core
 
-from tasks.ingest.config import SourceConfig
 from tasks.ingest.sniff import COMPRESSION_NAMES, JSON_LINES, extension_of
+from tasks.ingest.source import SourceConfig
 
 CONTAINERS = JSON_LINES | {"parquet", "warc", "arc", "wet", "wat", "tar", "json"}
 
@@ -22,7 +22,9 @@ def sources_from_path(path: str) -> tuple[SourceConfig, ...]:
     base = _slug(root.rsplit("/", 1)[-1]) or "input"
     if not fs.isdir(root):
         return (SourceConfig(name=_stem(base), path=path),)
-    entries = sorted((entry["name"].rstrip("/").rsplit("/", 1)[-1], _is_folder(fs, entry)) for entry in fs.ls(root))
+    entries = sorted(
+        (entry["name"].rstrip("/").rsplit("/", 1)[-1], _is_folder(fs, entry)) for entry in fs.ls(root, detail=True)
+    )
     names = [(name, folder) for name, folder in entries if not name.startswith(".") and name != "__pycache__"]
     taken: set[str] = set()
     sources, loose = [], []
@@ -35,9 +37,7 @@ def sources_from_path(path: str) -> tuple[SourceConfig, ...]:
     if loose:
         # The loose documents are a glob, not a list: a new one joins the source and renames nothing.
         exclude = tuple(f"{_escape(name)}/**" for name, folder in names if folder)
-        exclude += tuple(
-            f"./{_escape(name)}".removeprefix("./") for name, folder in names if not folder and _is_container(name)
-        )
+        exclude += tuple(_top(name) for name, folder in names if not folder and _is_container(name))
         sources.append(SourceConfig(name=_unique(base, "loose", taken), path=path, exclude=exclude))
     if not sources:
         raise ValueError(f"--input {path}: the folder holds no file that can be read (hidden files do not count)")
@@ -66,6 +66,11 @@ def _stem(name: str) -> str:
 
 def _slug(name: str) -> str:
     return re.sub(r"[\s/\\:]+", "-", name).strip("-")
+
+
+def _top(name: str) -> str:
+    """A glob for the file `name` at the top alone; without a "/" it would match in every folder."""
+    return f"./{_escape(name)}"
 
 
 def _escape(name: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from tasks.ingest.config import IngestConfig, SourceConfig
 from tasks.ingest.files import RawFile, list_files, path_hash
@@ -72,15 +71,10 @@ def source_digest(source: SourceConfig) -> str:
     return digest_of({key: value for key, value in to_dict(source).items() if key not in PLACE_KEYS})
 
 
-def keyed_config(config: IngestConfig) -> dict[str, Any]:
-    """The settings that a part's output is a function of, beside its inputs: all but the sources."""
-    return {key: value for key, value in to_dict(config).items() if key != "sources"}
-
-
 def input_digests(config: IngestConfig) -> dict[str, str]:
-    """Each raw file, as "source/path", and its digest. Raises ValueError for a source that is missing or empty."""
-    return digests_of(list_files(config))
+    """Each source's settings and each raw file, as "source/path", with its digest.
 
-
-def digests_of(files: Iterable[RawFile]) -> dict[str, str]:
-    return {f"{file.source}/{file.path}": file.sha256 for file in files}
+    Raises ValueError for a source that is missing or holds no matching file.
+    """
+    digests = {f"{source.name} (settings)": source_digest(source) for source in config.sources}
+    return digests | {f"{file.source}/{file.path}": file.sha256 for file in list_files(config)}

@@ -40,11 +40,10 @@ def read_file(file: IO[bytes], name: str, source: SourceConfig, config: IngestCo
     head = file.read(4)
     file.seek(0)
     if head == b"PAR1":
-        yield from read_parquet(file, outcomes)
+        found = read_parquet(file, outcomes)
     else:
-        yield from _read_events(file_events(file), name, outcomes, inside_archive=False)
-    if outcomes.num_records == 0:
-        yield outcomes.quarantined(b"", "no_records", "the file holds no record of its own")
+        found = _read_events(file_events(file), name, outcomes, inside_archive=False)
+    yield from _at_least_one(found, outcomes)
 
 
 def _read_events(events: Iterable[Event], name: str, outcomes: Outcomes, *, inside_archive: bool) -> Iterator[Outcome]:
@@ -69,9 +68,17 @@ def _read_events(events: Iterable[Event], name: str, outcomes: Outcomes, *, insi
 
 
 def _read_member(events: Iterator[Event], name: str, outcomes: Outcomes) -> Iterator[Outcome]:
-    yield from _read_events(events, name, outcomes, inside_archive=True)
-    if outcomes.num_records == 0:
-        yield outcomes.quarantined(b"", "no_records", "the archive member holds no record of its own")
+    yield from _at_least_one(_read_events(events, name, outcomes, inside_archive=True), outcomes)
+
+
+def _at_least_one(found: Iterator[Outcome], outcomes: Outcomes) -> Iterator[Outcome]:
+    """A file without any record (an archive of folders, a table without rows) is accounted for, too."""
+    empty = True
+    for outcome in found:
+        empty = False
+        yield outcome
+    if empty:
+        yield outcomes.quarantined(b"", "no_records", "it is read to its end and holds no record")
 
 
 def _events_of(stream: Stream) -> Iterator[Event]:

@@ -19,11 +19,10 @@ BINARY_MAGIC = (
     b"\x80\x04\x95", b"\xde\x12\x04\x95", b"\x1aE\xdf\xa3", b"8BPS\0",
 )  # fmt: skip
 BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-MAX_CONTROL = 0.08  # of the sample. Random bytes: 10 % (25 of 256); UTF-16 Chinese without a BOM: up to 5 %
-MAX_NUL = 0.3  # beyond it only UTF-16 or UTF-32 explains the zeros
+MAX_CONTROL = 0.08  # of the sample without zeros. Random bytes: 10 % (25 of 256); UTF-16 Chinese, no BOM: up to 5 %
 CONTROL = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r\b\x0e\x0f\x1a\x1b")) + b"\x7f"  # SO, SI, ESC: ISO-2022; SUB: DOS
-HTML = re.compile(
-    rb"(?:<\?xml[^>]{0,200}\?>|<!--.{0,2000}?-->|\s)*<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE | re.DOTALL
+HTML = re.compile(  # atomic groups: a run of comments must not make it try every way to pair them
+    rb"(?>(?><\?xml[^>]{0,200}\?>)|(?><!--.{0,2000}?-->)|\s)*+<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE | re.DOTALL
 )
 
 MARKDOWN = frozenset(("md", "markdown", "mdown", "mkd", "mdx"))
@@ -35,7 +34,7 @@ SOURCE_CODE = frozenset(
     pm lua r jl swift m mm cs fs fsx vb sh bash zsh fish ps1 bat sql css scss less toml yaml yml ini cfg conf
     xml xsl xsd proto cmake mk tex bib hs ml mli ex exs erl clj lisp el scm vim awk asm s f f90 for pas d nim
     zig dart groovy gradle tf json json5 ipynb diff patch pxd in sol v vhd sv
-    """.split()
+    """.split()  # noqa: SIM905
 )
 SOURCE_NAMES = frozenset(("makefile", "dockerfile", "cmakelists.txt", "rakefile", "gemfile", "jenkinsfile"))
 COMPRESSION_NAMES = frozenset(("gz", "zst", "bz2", "xz", "lz4", "zstd", "tgz"))
@@ -68,20 +67,9 @@ def is_binary(head: bytes) -> bool:
         return True
     if head.startswith(BOMS) or not head:
         return False
-    zeros = head.count(0)
-    if zeros > MAX_NUL * len(head) and not _wide(head):
-        return True
-    control = len(head) - len(head.translate(None, CONTROL))
-    return control > MAX_CONTROL * len(head) and not _wide(head)
-
-
-def _wide(head: bytes) -> bool:
-    """Zeros keep to one side of each pair, as in UTF-16 of Latin text, or fill three of four, as in UTF-32."""
-    zeros = head.count(0)
-    if zeros < 0.2 * len(head):
-        return False
-    lanes = [head[i::4].count(0) / max(1, len(head[i::4])) for i in range(4)]
-    return max(lanes[0] + lanes[2], lanes[1] + lanes[3]) > 1.2 and min(lanes) < 0.2
+    text = head.replace(b"\0", b"")  # zeros: UTF-16, UTF-32, or holes in a text that decode will judge
+    control = len(text) - len(text.translate(None, CONTROL))
+    return not text or control > MAX_CONTROL * len(text)
 
 
 def is_html(head: bytes) -> bool:

@@ -242,6 +242,9 @@ class _FeedFile:
         self._feed.fill(1)
         return self._feed.take(size)
 
+    def tell(self) -> int:
+        return self._feed.offset
+
 
 def unlz4(events: Iterable[Event]) -> Iterator[Event]:
     """Unpack lz4 frames (a form of WARC); after damage the rest is one damaged stretch."""

@@ -16,7 +16,7 @@ ref   ISO 28500:2017 (WARC 1.1); Internet Archive ARC file format 1.0 and 2.0
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tasks.document import Outcome
@@ -35,7 +35,10 @@ MEDIA_TYPES = {
     "text/markdown": "text/markdown",
 }
 VERSION = re.compile(rb"WARC/[01]\.\d")
-NEXT_RECORD = re.compile(rb"\r?\n\r?\nWARC/[01]\.\d\r?\n")
+NEXT_RECORD = {
+    "warc": re.compile(rb"\r?\n\r?\n(?=WARC/[01]\.\d\r?\n)"),
+    "arc": re.compile(rb"\n(?=\S+ [0-9A-Fa-f.:]{7,39} \d{14} \S+ (?:[^\r\n]* )?\d+\r?\n)"),
+}
 ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:]+) (\d{8,17}) (\S+) (?:.* )?(\d+)\r?\n", re.DOTALL)
 
 
@@ -194,10 +197,11 @@ def _record(stream: Stream, head: Head, outcomes: Outcomes, form: str) -> Outcom
     """The outcome of the record whose header was read."""
     limit = outcomes.config.max_record_bytes + MAX_HEADER_BYTES
     wanted = head.kind == "response" and _is_http(head)
-    start = stream.position
-    block = stream.read(min(head.length, limit)) if wanted else b""
-    passed = len(block) + stream.skip(head.length - len(block)) if wanted or head.length else 0
-    if (fault := _framing_fault(stream, head, block, start, passed, outcomes, form)) is not None:
+    block = stream.read(min(head.length, limit))
+    passed = len(block)
+    if passed == limit and not NEXT_RECORD[form].search(block):
+        passed += stream.skip(head.length - limit)  # really that long, not a wrong Content-Length
+    if (fault := _framing_fault(stream, head, block, passed, outcomes, form)) is not None:
         return fault
     if not wanted:
         evidence: dict[str, str | float | int] = {
@@ -217,7 +221,7 @@ def _is_http(head: Head) -> bool:
 
 
 def _framing_fault(
-    stream: Stream, head: Head, block: bytes, start: int, passed: int, outcomes: Outcomes, form: str
+    stream: Stream, head: Head, block: bytes, passed: int, outcomes: Outcomes, form: str
 ) -> Outcome | None:
     """What is wrong with the record's bounds; None when nothing is."""
 
@@ -225,17 +229,16 @@ def _framing_fault(
         return outcomes.quarantined(content, reason, detail, offset=head.offset, url=head.url)
 
     stated = f"Content-Length says {head.length:,}"
-    if (member := stream.member_between(start, start + passed)) is not None and member - start < len(block):
-        stream.unread(block[member - start :])
-        detail = f"{stated}, the gzip member ends after {member - start:,}"
-        return quarantine(head.raw + block[: member - start], "bad_content_length", detail)
-    if passed < head.length and stream.damage is None:
-        if found := NEXT_RECORD.search(block):
-            return _swallowed(stream, head, block, found, quarantine)
-        return quarantine(head.raw + block, f"truncated_{form}", f"{stated}, the file ends after {passed:,}")
-    if passed == head.length and stream.peek(1) not in (b"\r", b"\n", b"") and not _boundary(stream, form):
-        if len(block) == passed and (found := NEXT_RECORD.search(block)):
-            return _swallowed(stream, head, block, found, quarantine)
+    at_bound = stream.peek(1) in (b"\r", b"\n", b"") or _boundary(stream, form)
+    short = passed < head.length and stream.damage is None
+    if short or (passed == head.length and not at_bound):
+        if len(block) == passed and (found := NEXT_RECORD[form].search(block)):
+            stream.unread(block[found.end() :])
+            detail = f"{stated}, the next record begins after {found.end():,}"
+            return quarantine(head.raw + block[: found.end()], "bad_content_length", detail)
+        if short:
+            detail = f"{stated}, the file ends after {passed:,}"
+            return None if _is_whole(block) else quarantine(head.raw + block, f"truncated_{form}", detail)
         rest, length = _skip_to_record(stream, form)
         return quarantine(head.raw + block + rest, "bad_content_length", f"{stated}, {length:,} bytes more follow")
     skip_blank_lines(stream)
@@ -251,18 +254,14 @@ def _boundary(stream: Stream, form: str) -> bool:
     return stream.member_between(stream.position - 1, stream.position + 1) is not None or at_record(stream, form)
 
 
-def _swallowed(
-    stream: Stream,
-    head: Head,
-    block: bytes,
-    found: re.Match[bytes],
-    quarantine: Callable[[bytes, str, str], Outcome],
-) -> Outcome:
-    """The stated length runs into the next record: give that back."""
-    end = block.index(b"WARC/", found.start())
-    stream.unread(block[end:])
-    detail = f"Content-Length says {head.length:,}, the next record begins after {end:,}"
-    return quarantine(head.raw + block[:end], "bad_content_length", detail)
+def _is_whole(block: bytes) -> bool:
+    """The response is whole by the server's own Content-Length, whatever the archive's says."""
+    try:
+        response = parse_head(block)
+    except BadResponse:
+        return False
+    length = response.headers.get("content-length", "")
+    return length.isascii() and length.isdigit() and len(block) - response.body_start >= int(length) > 0
 
 
 def _response_outcome(head: Head, block: bytes, outcomes: Outcomes) -> Outcome:
@@ -279,7 +278,7 @@ def _response_outcome(head: Head, block: bytes, outcomes: Outcomes) -> Outcome:
         return drop("http_status", len(raw))
     if stated and stated not in MEDIA_TYPES:
         return drop("media_type", len(raw))
-    if head.length > len(block):
+    if len(block) > config.max_record_bytes + response.body_start:
         raise BadResponse(
             "too_long", f"a response of {head.length:,} bytes, above max_record_bytes; its beginning is kept"
         )
