@@ -1,0 +1,161 @@
+"""The tokenizer stage: count, sample, fit, export, check.
+
+Counting and sampling run shard by shard; fitting is one process with a fixed number of threads, since SentencePiece's
+sums depend on it. The export is compared with the model on 1,000 documents of the sample before the stage ends.
+
+in    Document of the mix stage (read only: the tokenizer keeps and drops none)
+out   tokenizer.model (SentencePiece), hf/ (what transformers loads)
+facts target and realised share of the sample, bytes per token and byte-fallback rate by language group
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks import sampling
+from tasks.stage import Part, PartResult, PartWriter, Stage, StageRun
+from tasks.store.dataset import Dataset
+from tasks.tokenizer.export import huggingface_files, mismatches
+from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
+from tasks.tokenizer.train import TokenizerConfig, train
+
+NUM_CHECKED = 1000  # documents on which the export must agree
+MAX_MEASURED_CHARS = 1_000_000  # per group: enough for three digits of bytes per token
+
+log = logging.getLogger(__name__)
+
+
+def count_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> dict[str, Any]:
+    """Characters per language group and slice of the draw."""
+    histograms: dict[str, list[int]] = {}
+    dataset = Dataset.load(payload["dataset"])
+    for batch in dataset.batches(payload["shard"], ["id", "text", "language"]):
+        for row in batch.to_pylist():
+            value = sampling.draw(config.seed, row["id"])
+            group = group_of(row["language"], config.language_shares)
+            sampling.count(histograms, group, value, len(row["text"]))
+    return {"chars": histograms}
+
+
+def sample_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> None:
+    """The chosen documents of one shard, as the sidecar sample/<shard>.parquet."""
+    chosen: dict[str, list[Any]] = {"id": [], "text": [], "group": [], "times": []}
+    dataset = Dataset.load(payload["dataset"])
+    for batch in dataset.batches(payload["shard"], ["id", "text", "language"]):
+        for row in batch.to_pylist():
+            group = group_of(row["language"], config.language_shares)
+            rate = payload["rates"].get(group)
+            if rate and (times := rate.of(sampling.draw(config.seed, row["id"]))):
+                for name, value in (("id", row["id"]), ("text", row["text"]), ("group", group), ("times", times)):
+                    chosen[name].append(value)
+    schema = pa.schema(
+        [("id", pa.string()), ("text", pa.large_string()), ("group", pa.string()), ("times", pa.int32())]
+    )
+    writer.table("sample", pa.table(chosen, schema=schema))
+
+
+def run(run: StageRun) -> None:
+    config: TokenizerConfig = run.config
+    counting = {"seed": config.seed, "groups": sorted(config.language_shares)}
+    counted = run.parts(count_part, parts_of(run, "count", {}, counting))
+    histograms = sampling.merge([result.result["chars"] for result in counted])
+    chosen = rates(histograms, config)
+    settings = {**counting, "rates": {group: asdict(rate) for group, rate in chosen.items()}}
+    sampled = run.parts(sample_part, parts_of(run, "sample", chosen, settings))
+
+    run.progress(0, 1, "fitting")
+    rows = list(sample_rows(run, sampled))
+    model = train((text for _, text, times in rows for _ in range(times)), config)
+    files = huggingface_files(model)
+    tokenizer = Tokenizer(model)
+    check_export(tokenizer, files, rows, config)
+    run.output.add_file("tokenizer.model", model)
+    for name, data in files.items():
+        run.output.add_file(f"hf/{name}", data)
+    targets = target_chars({group: sum(slices) for group, slices in histograms.items()}, config)
+    run.output.facts = {
+        "vocab_size": tokenizer.vocab_size,
+        "special_ids": {"unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID},
+        "sample": sample_facts(rows, targets),
+        "groups": {group: measure(tokenizer, rows, group) for group in targets},
+    }
+    run.progress(1, 1, f"{tokenizer.vocab_size:,} pieces")
+
+
+def parts_of(run: StageRun, step: str, chosen: dict[str, Rate], settings: Any) -> list[Part]:
+    reference = run.input.reference()
+    return [
+        Part(
+            name=shard.stem,
+            step=step,
+            inputs=(shard.sha256,),
+            payload={"dataset": reference, "shard": shard.name, "rates": chosen},
+            settings=settings,
+        )
+        for shard in run.input.shards
+    ]
+
+
+def sample_rows(run: StageRun, sampled: list[PartResult]) -> Iterator[tuple[str, str, int]]:
+    """(group, text, times) of the sample, in the order of the shards."""
+    for entry in (entry for result in sampled for entry in result.files):
+        with run.store.open(f"{run.output.folder}/{entry.name}") as file:
+            for batch in pq.ParquetFile(file).iter_batches(batch_size=256, columns=["group", "text", "times"]):
+                for row in batch.to_pylist():
+                    yield row["group"], row["text"], row["times"]
+
+
+def check_export(tokenizer: Tokenizer, files: dict[str, bytes], rows: list[tuple[str, str, int]], config: Any) -> None:
+    """Raise RuntimeError when the export encodes a document of the sample differently."""
+    texts = [text for _, text, _ in rows[:: max(1, len(rows) // NUM_CHECKED)]]
+    if wrong := mismatches(tokenizer, files, texts):
+        raise RuntimeError(
+            f"the Hugging Face export gives other ids than the SentencePiece model for {len(wrong)} of {len(texts)} "
+            f"documents, first {texts[wrong[0]][:80]!r}. With model_type {config.model_type!r}: use unigram"
+        )
+
+
+def sample_facts(rows: list[tuple[str, str, int]], targets: dict[str, float]) -> dict[str, Any]:
+    chars: Counter[str] = Counter()
+    for group, text, times in rows:
+        chars[group] += len(text) * times
+    total, target = max(chars.total(), 1), sum(targets.values())
+    shares = {g: {"num_chars": chars[g], "share": chars[g] / total, "target": n / target} for g, n in targets.items()}
+    return {"num_documents": len(rows), "num_chars": chars.total(), "groups": shares}
+
+
+def measure(tokenizer: Tokenizer, rows: list[tuple[str, str, int]], group: str) -> dict[str, float]:
+    """How well the vocabulary fits one group of the sample."""
+    texts, chars = [], 0
+    for text in (text for g, text, _ in rows if g == group):
+        texts.append(text[: MAX_MEASURED_CHARS - chars])
+        chars += len(texts[-1])
+        if chars >= MAX_MEASURED_CHARS:
+            break
+    is_byte = np.array([tokenizer.processor.is_byte(i) for i in range(tokenizer.vocab_size)])
+    ids = np.concatenate([*tokenizer.encode_batch(texts), np.empty(0, np.int32)])
+    num_bytes, num_tokens = sum(len(text.encode()) for text in texts), max(len(ids), 1)
+    return {
+        "bytes_per_token": num_bytes / num_tokens,
+        "chars_per_token": chars / num_tokens,
+        "byte_fallback_rate": float(is_byte[ids].sum()) / num_tokens,
+    }
+
+
+STAGE = Stage(
+    name="tokenizer",
+    module=__name__,
+    config=TokenizerConfig,
+    inputs=("mix",),
+    run=run,
+    summary="Fit a SentencePiece tokenizer to a language-balanced sample and export it for transformers.",
+)
