@@ -170,8 +170,8 @@ def run(run: StageRun) -> None:
     seq_len = config.seq_len or load_state(train)["config"]["seq_len"]
     if seq_len > model.config.max_seq_len:
         raise ValueError(
-            f"evaluate.seq_len: expected at most the model's max_seq_len ({model.config.max_seq_len}), found {seq_len}; "
-            "0 takes the length it was trained at"
+            f"evaluate.seq_len: expected at most the model's max_seq_len ({model.config.max_seq_len}), found "
+            f"{seq_len}; 0 takes the length it was trained at"
         )
     stride = config.stride or max(1, seq_len // 2)
     chosen, skipped = choose(held_out_documents(run.inputs["shards"], run.scratch()), config)

@@ -50,8 +50,9 @@ def model_card(
         evaluation(inputs.get("evaluate")),
         "## Load\n\n" + LOAD + "\n",
         "## Checked\n\n"
-        f"Before it was published it was loaded again with transformers: its logits lie within {max_logit_difference:g} "
-        "of the trained model's, and its token ids are equal on sample texts of many scripts.\n",
+        f"Before it was published it was loaded again with transformers: its logits lie within "
+        f"{max_logit_difference:g} of the trained model's, and its token ids are equal on sample texts of "
+        "many scripts.\n",
         "## Made from\n\n" + table(("dataset", "digest"), [(stage, f"`{digest}`") for stage, digest in digests]),
     ]
     return "\n".join(section for section in sections if section)

@@ -10,7 +10,6 @@ out   report.html (log), figures.json (artifact)
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,12 @@ from tasks.report.text import visible
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.dataset import Dataset
 
+CONTENTS = (  # (id of the section, what must be there for it)
+    ("account", "account"), ("decay", "decay_by_source"), ("tokens", "tokens_by_source"), ("figures", "facts"),
+    ("training", "curves"), ("evaluation", "evaluation"), ("samples", "generated"), ("dropped", "dropped"),
+    ("quarantined", "quarantined"), ("lineage", ""), ("configuration", ""), ("reproduce", "command"),
+)  # fmt: skip
+ALWAYS = ("lineage", "configuration")
 LOST = ("ingest", *figures.CLEANING[1:], "mix")  # the stages that may drop or quarantine
 
 
@@ -56,7 +61,9 @@ def render(
     `run_facts`: "name" and "command" override the config's; "states" maps stage to what this run did (cached, run).
     """
     config = config or ReportConfig()
-    return render_page(collect(datasets, run_facts, config, measured or {}))
+    if measured is None:
+        measured = measure.measure_all(datasets) if config.measure_bytes else {}
+    return render_page(collect(datasets, run_facts, config, measured))
 
 
 def collect(
@@ -82,38 +89,38 @@ def collect(
         **decay_view(accounts, measured),
         **token_view(present.get("shards")),
         "facts": [
-            (stage, rows)
+            (stage, figures.flatten(figures.readable(d.manifest.facts)))
             for stage, d in present.items()
-            if (rows := figures.flatten(d.manifest.facts)) != [("", "(empty)")]
+            if d.manifest.facts
         ],
-        "curves": curves(present.get("train")),
+        **training_view(present.get("train"), vocab_size(present)),
         "evaluation": evaluation,
         "generated": generated(present.get("evaluate"), config.max_sample_chars),
-        "dropped": [
-            r
-            for s in LOST
-            if s in present
-            for r in samples.dropped(present[s], config.samples_per_reason, config.max_sample_chars)
-        ],
-        "quarantined": [
-            r
-            for s in LOST
-            if s in present
-            for r in samples.quarantined(present[s], config.samples_per_reason, config.max_sample_bytes)
-        ],
+        **lost_view(present, config),
         **lineage_view(present, run_facts.get("states") or {}),
         "configuration": [
             (stage, figures.flatten(d.manifest.config)) for stage, d in present.items() if d.manifest.config
         ],
     }
     view["tiles"] = tiles(view)
-    view["contents"] = [
-        ("account", "Account", view["account"]), ("decay", "Decay", view["decay_by_source"]), ("tokens", "Tokens", view["tokens_by_source"]),
-        ("figures", "Figures", view["facts"]), ("training", "Training", view["curves"]), ("evaluation", "Evaluation", view["evaluation"]),
-        ("samples", "Samples", view["generated"]), ("dropped", "Dropped", view["dropped"]), ("quarantined", "Quarantined", view["quarantined"]),
-        ("lineage", "Lineage", True), ("configuration", "Configuration", True), ("reproduce", "Reproduce", view["command"]),
-    ]  # fmt: skip
+    view["contents"] = [(name, name.capitalize(), name in ALWAYS or bool(view[key])) for name, key in CONTENTS]
     return view
+
+
+def vocab_size(present: Mapping[str, Dataset]) -> int | None:
+    manifests = [present[stage].manifest for stage in ("train", "tokenizer") if stage in present]
+    found = [figures.find(m.facts, "vocab_size") or figures.find(m.config, "vocab_size") for m in manifests]
+    return next((number for number in found if number), None)
+
+
+def lost_view(present: Mapping[str, Dataset], config: ReportConfig) -> dict[str, Any]:
+    """Samples of dropped and quarantined records, in stage order."""
+    number = config.samples_per_reason
+    stages = [present[stage] for stage in LOST if stage in present]
+    return {
+        "dropped": [r for d in stages for r in samples.dropped(d, number, config.max_sample_chars)],
+        "quarantined": [r for d in stages for r in samples.quarantined(d, number, config.max_sample_bytes)],
+    }
 
 
 def account_view(accounts: Mapping[str, figures.Account]) -> dict[str, Any]:
@@ -141,28 +148,31 @@ def decay_view(accounts: Mapping[str, figures.Account], measured: Mapping[str, m
 
 def token_view(shards: Dataset | None) -> dict[str, Any]:
     """Tokens per source and language, summed over the sidecars of the token shards."""
-    totals: dict[str, dict[str, Counter[str]]] = {"source": {}, "language": {}}
-    for entry in measure.sidecars(shards):
-        for batch in shards.batches(entry, ["source", "language", "num_tokens", "num_bytes"]) if shards else ():
-            for row in batch.to_pylist():
-                for axis, groups in totals.items():
-                    groups.setdefault(row[axis], Counter()).update(
-                        documents=1, tokens=row["num_tokens"], bytes=row["num_bytes"]
-                    )
+    totals = measure.token_sums(shards) if shards else {"source": {}, "language": {}}
     return {f"tokens_by_{axis}": figures.token_lines(groups) for axis, groups in totals.items()}
 
 
-def curves(train: Dataset | None) -> list[tuple[str, markupsafe.Markup]]:
-    """The drawn panels of the training metrics: our own SVG, the one thing on the page that is not escaped."""
-    entry = next((f for f in train.manifest.files if f.name.endswith("metrics.jsonl")), None) if train else None
+def training_view(train: Dataset | None, vocab_size: int | None) -> dict[str, Any]:
+    """The drawn panels of the training metrics (our own SVG, the one thing on the page that is not escaped), and the
+    run's turning points."""
+    drawn = panels(metrics_rows(train, "metrics.jsonl"), vocab_size)
+    return {
+        "curves": [(panel.title, markupsafe.Markup(draw(panel))) for panel in drawn],
+        "events": [event_line(row) for row in metrics_rows(train, "events.jsonl")],
+    }
+
+
+def metrics_rows(train: Dataset | None, name: str) -> list[dict[str, Any]]:
+    entry = next((f for f in train.manifest.files if f.name.rsplit("/", 1)[-1] == name), None) if train else None
     if train is None or entry is None:
         return []
     with train.open(entry.name) as file:
-        records = read_metrics(file, f"{train.url}/{entry.name}")
-    drawn = panels(
-        records, figures.find(train.manifest.facts, "vocab_size") or figures.find(train.manifest.config, "vocab_size")
-    )
-    return [(panel.title, markupsafe.Markup(draw(panel))) for panel in drawn]
+        return read_metrics(file, f"{train.url}/{entry.name}")
+
+
+def event_line(row: Mapping[str, Any]) -> tuple[str, str]:
+    detail = ", ".join(f"{key} {value}" for key, value in row.items() if key not in ("kind", "step", "time"))
+    return f"step {row.get('step', '–')}", f"{row.get('kind', '')}{': ' if detail else ''}{detail}"
 
 
 def load_json(dataset: Dataset | None, name: str) -> Any:
@@ -210,7 +220,7 @@ def tiles(view: Mapping[str, Any]) -> list[tuple[str, str]]:
     if decays := view["decay_by_source"]:
         raw, usable = sum(d.raw for d in decays), sum(d.usable for d in decays)
         found += [("raw records", f"{raw:,}"), ("usable", f"{usable:,}")]
-        found += [("decay rate (usable / raw)", f"{100 * usable / raw:.1f} %")] if raw else []
+        found += [("usable / raw", f"{100 * usable / raw:.1f} %")] if raw else []
     if tokens := view["tokens_by_source"]:
         found.append(("tokens", f"{sum(row['tokens'] for row in tokens):,}"))
     if overall := (view["evaluation"] or {}).get("overall"):
@@ -226,10 +236,11 @@ def run(run: StageRun) -> None:
     config: ReportConfig = run.config
     measured = measure_parts(run) if config.measure_bytes else {}
     view = collect(run.inputs, {}, config, measured)
-    run.output.add_file("report.html", render_page(view).encode(), role="log")
+    page = render_page(view).encode()
+    run.output.add_file("report.html", page, role="log")
     content = json.dumps(figures.plain(view), ensure_ascii=False, indent=1, sort_keys=True)
     run.output.add_file("figures.json", content.encode() + b"\n")
-    run.output.facts = {"num_stages": len(view["stages"]), "html_bytes": len(render_page(view).encode())}
+    run.output.facts = {"num_stages": len(view["stages"]), "html_bytes": len(page)}
 
 
 def measure_parts(run: StageRun) -> dict[str, measure.Bytes]:

@@ -142,14 +142,25 @@ def most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def flatten(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """A config as (dotted key, value) rows, keys in order."""
+    """A config as (dotted key, value) rows, keys in their order."""
     if isinstance(value, Mapping) and value:
         return [row for key in value for row in flatten(value[key], f"{path}.{key}" if path else str(key))]
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
         return [row for i, item in enumerate(value) for row in flatten(item, f"{path}[{i}]")]
     if isinstance(value, list | tuple):
         return [(path, ", ".join(map(str, value)) or "(empty)")]
-    return [(path, "(empty)" if value == {} else str(value))]
+    return [(path, "(empty)" if value == {} or value == "" else str(value))]
+
+
+def readable(value: Any) -> Any:
+    """The same nested value with its numbers as a person reads them: 1,234,567 and 0.931235."""
+    if isinstance(value, Mapping):
+        return {key: readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [readable(item) for item in value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def plain(view: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from tasks.report.figures import CLEANING
 from tasks.stage import PartWriter
 from tasks.store.dataset import Dataset
-from tasks.store.manifest import FileEntry
 
 
 @dataclass(slots=True)
@@ -75,6 +74,23 @@ def measure_all(inputs: Mapping[str, Dataset]) -> dict[str, Bytes]:
     )
 
 
-def sidecars(shards: Dataset | None) -> list[FileEntry]:
-    """The sequence-to-document tables of the token shards."""
-    return [f for f in shards.manifest.files if f.name.endswith(".parquet")] if shards else []
+def token_sums(shards: Dataset) -> dict[str, dict[str, Counter[str]]]:
+    """Documents, tokens, held-out tokens and bytes by source and by language, from the sidecars of the token shards."""
+    totals: dict[str, dict[str, Counter[str]]] = {"source": {}, "language": {}}
+    for entry in shards.manifest.files:
+        if not entry.name.endswith(".parquet"):
+            continue
+        held_out = entry.name.startswith("validation/")
+        for batch in shards.batches(entry, ["source", "language", "num_tokens", "num_bytes"]):
+            table = pa.Table.from_batches([batch])
+            for axis, groups in totals.items():
+                sums = table.group_by(axis).aggregate([("num_tokens", "sum"), ("num_bytes", "sum"), ([], "count_all")])
+                for row in sums.to_pylist():
+                    tokens = row["num_tokens_sum"]
+                    groups.setdefault(row[axis], Counter(held_out=0)).update(
+                        documents=row["count_all"],
+                        tokens=tokens,
+                        held_out=tokens if held_out else 0,
+                        bytes=row["num_bytes_sum"],
+                    )
+    return totals

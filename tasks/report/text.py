@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-# C0 and C1 controls but tab and line feed; zero-width and direction marks; line separators; surrogates; BOM; noncharacters
+# C0 and C1 controls but tab and line feed; zero-width and direction marks; line separators; surrogates; byte order
+# mark; noncharacters
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufff9-\uffff]"
 )

@@ -17,10 +17,16 @@ from tasks.store.filesystem import Store
 
 SCRIPT = "<script>document.title='owned'</script>"
 TEXTS = {
-    "web": ["The furnace burns day and night. " * 8, "The furnace burns day and night! " * 8, SCRIPT, "short", "Ein Ofen brennt. " * 9],
+    "web": [
+        "The furnace burns day and night. " * 8,
+        "The furnace burns day and night! " * 8,
+        SCRIPT,
+        "short",
+        "Ein Ofen brennt. " * 9,
+    ],
     "大书 <b>": ["炉火纯青，百炼成钢。" * 20, "爐火純青，百煉成鋼。" * 20, "left\u202eright\u0000 \ud800 text " * 4],
     "bad": [],
-}  # fmt: skip
+}
 BROKEN = b"\xff\xfe<script>alert(1)</script>\x00\x80"
 
 
@@ -36,13 +42,18 @@ def raw_records() -> list[RawRecord]:
         for number, text in enumerate(texts):
             content = BROKEN if text is None else text.encode("utf-8", "surrogatepass")
             identity = document_id(source, "a.txt", number, content)
-            place = Origin(file=f"{SCRIPT}.txt", record=number, offset=0)
             records.append(
                 RawRecord(
-                    id=identity, content=content, media_type="text/plain", declared_charset=None, source=source, url=None,
-                    licence=None, origin=place,
+                    id=identity,
+                    content=content,
+                    media_type="text/plain",
+                    declared_charset=None,
+                    source=source,
+                    url=None,
+                    licence=None,
+                    origin=Origin(file=f"{SCRIPT}.txt", record=number, offset=0),
                 )
-            )  # fmt: skip
+            )
     return records
 
 
@@ -116,40 +127,24 @@ def train(run):
     lines = []
     for step in range(1, 301):
         noise = math.sin(step * 12.9898) * 0.08
-        line = {
-            "step": step,
-            "loss": 2.1 + 4.1 * math.exp(-step / 60) + noise,
-            "lr": 3e-4 * min(1, step / 30) * (1 - step / 400),
-        }
-        lines.append(
-            {
-                **line,
-                "grad_norm": 0.8 + abs(noise) * (60 if step == 120 else 3),
-                "tokens_per_second": 8000 + 900 * noise,
-            }
-        )
+        line = {"kind": "step", "step": step, "loss": 2.1 + 4.1 * math.exp(-step / 60) + noise}
+        line["lr"] = 3e-4 * min(1, step / 30) * (1 - step / 400)
+        line["grad_norm"] = 0.8 + abs(noise) * (60 if step == 120 else 3)
+        lines.append({**line, "tokens_per_second": 8000 + 900 * noise})
         if step % 50 == 0:
             lines.append({"kind": "validation", "step": step, "loss": 2.3 + 4.1 * math.exp(-step / 60)})
-    run.output.add_file("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode(), role="log")
+    events = [{"kind": "start", "step": 0, "time": 1.5, "ranks": 2}, {"kind": "finished", "step": 300, "time": 9.5}]
+    for name, rows in (("metrics", lines), ("events", events)):
+        run.output.add_file(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode(), role="log")
     run.output.facts = {"num_parameters": 1_234_567, "final_loss": 2.13}
 
 
 def evaluate(run):
-    row = {
-        "name": "all",
-        "num_documents": 9,
-        "num_tokens": 4210,
-        "perplexity": 9.97,
-        "bits_per_byte": 1.234,
-        "loss": 2.3,
-        "num_skipped": 0,
-    }
-    report = {
-        "note": "Scored whole.",
-        "overall": [row],
-        "by_source": [{**row, "name": "web"}],
-        "by_language": [{**row, "name": "en"}],
-    }
+    row = {"num_documents": 9, "num_tokens": 4210, "num_skipped": 0}
+    row |= {"perplexity": 9.97, "bits_per_byte": 1.234, "loss": 2.3}
+    names = {"overall": {"name": "all"}, "by_source": {"name": "web"}, "by_language": {"name": "en"}}
+    names["by_source_and_language"] = {"source": "web", "language": "en"}
+    report = {"note": "Scored whole.", **{table: [{**row, **name}] for table, name in names.items()}}
     run.output.add_file("evaluation.json", json.dumps(report).encode())
     sample = {"label": "greedy, seed 1", "prompt": "The furnace ", "text": f"burns {SCRIPT}\u202e on"}
     run.output.add_file("samples.json", json.dumps([sample]).encode())

@@ -1,0 +1,123 @@
+"""The tables that the page repeats, as Jinja2 macros; escaped like the page itself."""
+
+from __future__ import annotations
+
+MACROS = """
+{%- macro percent(value) -%}{{ "–" if value is none else "%.1f %%"|format(100 * value) }}{%- endmacro %}
+
+{%- macro bar(parts) -%}
+<td class="bars"><div class="bar">
+{%- for kind, width in parts %}<i class="{{ kind }}" style="width:{{ "%.2f"|format(width) }}%"></i>{% endfor -%}
+</div></td>
+{%- endmacro %}
+
+{%- macro head(first, numbers, last="") %}
+<tr><th>{{ first }}</th>
+{% for name in numbers %}{% if name == "|" %}<th class="bars"></th>{% else %}<th class="n">{{ name }}</th>{% endif %}
+{% endfor %}
+{% if last %}<th>{{ last }}</th>{% endif %}
+</tr>
+{%- endmacro %}
+
+{%- macro reasons(items) -%}
+<div class="reasons">
+{%- for reason, n in items %}<span>{{ reason }} <b>{{ n|count }}</b></span>{% endfor -%}
+</div>
+{%- endmacro %}
+
+{%- macro account_table(rows, first) %}
+<div class="scroll"><table>
+{{ head(first, ["in", "kept", "dropped", "quarantined", "|"], "reasons") }}
+{% for row in rows %}
+<tr><td class="name">{{ row.name|shown(60) }}
+{% if not row.balanced %}<span class="bad">does not add up ({{ row.counts.balance }})</span>{% endif %}</td>
+<td class="n">{{ row.counts.read|count }}</td><td class="n">{{ row.counts.kept|count }}</td>
+<td class="n">{{ row.counts.dropped.total()|count }}</td>
+<td class="n">{{ row.counts.quarantined.total()|count }}</td>
+{% set shares = [("kept", row.share("kept")), ("dropped", row.share("dropped"))] %}
+{{ bar(shares + [("quarantined", row.share("quarantined"))]) }}
+<td>{{ reasons(row.dropped + row.quarantined) }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
+{%- macro decay_table(rows, first) %}
+{% set raw_bytes = rows[0].raw_bytes is not none %}
+{% set usable_bytes = rows[0].usable_bytes is not none %}
+{% set numbers = ["raw", "usable", "rate", "|"] %}
+<div class="scroll"><table>
+{% set numbers = numbers + (["raw bytes"] if raw_bytes else []) + (["usable bytes"] if usable_bytes else []) %}
+{{ head(first, numbers, "lost at") }}
+{% for row in rows %}
+<tr><td class="name">{{ row.name|shown(60) }}</td>
+<td class="n">{{ row.raw|count }}</td><td class="n">{{ row.usable|count }}</td>
+<td class="n"><b>{{ percent(row.rate) }}</b></td>{{ bar([("kept", 100 * (row.rate or 0))]) }}
+{% if raw_bytes %}<td class="n">{{ row.raw_bytes|size }}</td>{% endif %}
+{% if usable_bytes %}<td class="n">{{ row.usable_bytes|size }}</td>{% endif %}
+<td>{{ reasons(row.losses) }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
+{%- macro token_table(rows, first) %}
+<div class="scroll"><table>
+{{ head(first, ["documents", "tokens", "share", "|", "of them held out", "bytes", "bytes per token"]) }}
+{% for row in rows %}
+<tr><td class="name">{{ row.name|shown(60) }}</td>
+<td class="n">{{ row.documents|count }}</td><td class="n"><b>{{ row.tokens|count }}</b></td>
+<td class="n">{{ percent(row.share) }}</td>{{ bar([("plain", 100 * row.share)]) }}
+<td class="n">{{ row.held_out|count }}</td>
+<td class="n">{{ row.bytes|size }}</td>
+<td class="n">{{ "–" if not row.tokens else "%.2f"|format(row.bytes / row.tokens) }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
+{%- macro score_table(rows, first) %}
+<div class="scroll"><table>
+{{ head(first, ["documents", "tokens", "loss", "perplexity", "bits per byte", "not scored"]) }}
+{% for row in rows %}
+{% set name = row.name if "name" in row else row.source ~ " / " ~ row.language %}
+<tr><td class="name">{{ name|shown(60) }}</td>
+<td class="n">{{ row.num_documents|count }}</td><td class="n">{{ row.num_tokens|count }}</td>
+<td class="n">{{ row.loss|figure }}</td><td class="n">{{ row.perplexity|figure }}</td>
+<td class="n"><b>{{ row.bits_per_byte|figure }}</b></td><td class="n">{{ row.num_skipped|count }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
+{%- macro key_values(rows) %}
+<div class="scroll"><table class="pairs">
+{% for key, value in rows %}
+<tr><td><code>{{ key|shown(200) }}</code></td><td>{{ value|shown(600) }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
+{%- macro text_block(label, text) -%}
+<div>{% if label %}<span class="label">{{ label }}</span>{% endif %}
+<pre class="text" dir="auto">{{ text }}</pre></div>
+{%- endmacro %}
+
+{%- macro lost_records(groups) %}
+{% for group in groups %}
+<details><summary>{{ group.name }}
+
+<span class="soft">at {{ group.stage }} · {{ group.count|count }} in all, {{ group.samples|length }} shown</span></summary>
+{% for sample in group.samples %}
+<div class="record">
+<p class="note"><code>{{ sample.id }}</code> · {{ sample.source|shown(120) }} · {{ sample.language }}
+· {{ sample.origin }}</p>
+{% if sample.evidence %}<p class="note">
+{% for key, value in sample.evidence %}{{ key }}: <b>{{ value }}</b>{% if not loop.last %} · {% endif %}{% endfor %}
+</p>{% endif %}
+{% if sample.partner_text is not none %}
+<div class="pair">{{ text_block("dropped", sample.text) }}
+{{ text_block("kept: " ~ sample.partner_id, sample.partner_text) }}</div>
+{% else %}{{ text_block("", sample.text) }}{% endif %}
+</div>
+{% endfor %}
+</details>
+{% endfor %}
+{%- endmacro %}
+"""
