@@ -102,8 +102,8 @@ MACROS = """
 {%- macro lost_records(groups) %}
 {% for group in groups %}
 <details><summary>{{ group.name }}
-
-<span class="soft">at {{ group.stage }} · {{ group.count|count }} in all, {{ group.samples|length }} shown</span></summary>
+<span class="soft">at {{ group.stage }} · {{ group.count|count }} in all,
+{{ group.samples|length }} shown</span></summary>
 {% for sample in group.samples %}
 <div class="record">
 <p class="note"><code>{{ sample.id }}</code> · {{ sample.source|shown(120) }} · {{ sample.language }}
