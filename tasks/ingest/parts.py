@@ -76,5 +76,10 @@ def input_digests(config: IngestConfig) -> dict[str, str]:
 
     Raises ValueError for a source that is missing or holds no matching file.
     """
+    return digests_of(config, list_files(config))
+
+
+def digests_of(config: IngestConfig, files: Iterable[RawFile]) -> dict[str, str]:
+    """Likewise, of files that are listed already."""
     digests = {f"{source.name} (settings)": source_digest(source) for source in config.sources}
-    return digests | {f"{file.source}/{file.path}": file.sha256 for file in list_files(config)}
+    return digests | {f"{file.source}/{file.path}": file.sha256 for file in files}

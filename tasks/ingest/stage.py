@@ -10,16 +10,23 @@ from typing import Any
 
 from tasks.document import Outcome
 from tasks.ingest.config import IngestConfig
-from tasks.ingest.files import file_path, list_files, open_source
+from tasks.ingest.files import RawFile, file_path, list_files, open_source
 from tasks.ingest.outcomes import Outcomes
-from tasks.ingest.parts import input_digests, plan_parts
+from tasks.ingest.parts import digests_of, plan_parts
 from tasks.ingest.read import read_file
 from tasks.stage import PartWriter, Stage, StageRun
+
+# The listing that the key of a run was made from, until the run takes it: files are hashed once, and what is read is
+# what was keyed.
+_listed: dict[IngestConfig, list[RawFile]] = {}
 
 
 def raw_inputs(config: IngestConfig) -> dict[str, str]:
     """Digests of the files outside the store: what the key of this stage is made from."""
-    return input_digests(config)
+    files = list_files(config)
+    _listed.clear()
+    _listed[config] = files
+    return digests_of(config, files)
 
 
 def read_part(payload: dict[str, Any], config: IngestConfig, writer: PartWriter) -> None:
@@ -44,7 +51,7 @@ def unreadable(outcomes: Outcomes, error: str) -> Outcome:
 
 def run(run: StageRun) -> None:
     """List, plan, read."""
-    files = list_files(run.config)
+    files = _listed.pop(run.config, None) or list_files(run.config)
     run.parts(read_part, plan_parts(run.config, files))
     run.output.facts["num_files"] = len(files)
     run.output.facts["num_bytes"] = sum(file.size for file in files)
