@@ -20,6 +20,7 @@ import html
 import io
 import json
 import random
+import shutil
 import struct
 import sys
 import tarfile
@@ -37,6 +38,7 @@ import zstandard
 SAMPLE = Path(__file__).resolve().parent / "sample"
 LANGUAGES = ("en", "zh-Hans", "zh-Hant", "ja", "ko", "de", "fr", "es", "ru", "ar")
 LICENCE = "CC0-1.0"
+MADE_FOLDERS = ("plain", "notes", "pages", "crawl", "records", "duplicates", "broken")
 LONG_LINE_BYTES = 3 << 20  # above the recipe's ingest.max_record_bytes; a run of one word, so about 10 KB as gzip
 
 
@@ -612,6 +614,8 @@ def build(sample: Path = SAMPLE) -> dict[str, bytes]:
 def main() -> None:
     """Write the bundle into the folder named on the command line, or over the one in the tree."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLE
+    for folder in MADE_FOLDERS:  # a text that moved into another form leaves no file behind
+        shutil.rmtree(target / folder, ignore_errors=True)
     for name, data in build().items():
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
