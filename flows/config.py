@@ -24,12 +24,13 @@ from tasks.dedup.exact import ExactConfig
 from tasks.dedup.minhash import MinHashConfig
 from tasks.evaluate import EvaluateConfig
 from tasks.export import ExportConfig
-from tasks.ingest.config import IngestConfig, sources_from_path
+from tasks.ingest.config import IngestConfig
+from tasks.ingest.inputs import sources_from_path
 from tasks.mix import MixConfig
-from tasks.report import ReportConfig
+from tasks.report.build import ReportConfig
 from tasks.settings import ConfigError, from_dict, to_dict
-from tasks.shards import ShardsConfig
-from tasks.tokenizer import TokenizerConfig
+from tasks.shards.splits import ShardsConfig
+from tasks.tokenizer.train import TokenizerConfig
 from training.config import TrainConfig
 
 DEFAULT_RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "default.yaml"

@@ -9,11 +9,14 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.artifacts import PrefectWatcher, publish_summary
 from flows.engine import Request, Run, upto
-from tasks import evaluate, export, mix, report, shards, tokenizer, train
+from tasks import evaluate, export, mix, train
 from tasks.clean import decode, decontaminate, extract, filter, language
 from tasks.dedup import exact, minhash, semantic
 from tasks.ingest import stage as ingest
+from tasks.report import build as report
+from tasks.shards import stage as shards
 from tasks.stage import Stage, StageResult
+from tasks.tokenizer import stage as tokenizer
 
 STAGES: tuple[Stage, ...] = (
     ingest.STAGE,  # raw files -> records, broken ones in quarantine

@@ -82,14 +82,17 @@ class Dataset:
         return self.store.open(f"{self.folder}/{name}")
 
     def local(self, name: str) -> Path:
-        """A local path of the file; of a remote store, a cached copy named by its content."""
+        """A local path of the file, with its folder's other files beside it once they were asked for too.
+
+        Of a remote store it is a copy, cached under the dataset's key.
+        """
         if self.store.is_local:
             return Path(self.store.path(f"{self.folder}/{name}"))
         entry = next((f for f in self.manifest.files if f.name == name), None)
         if entry is None:
             raise StoreError(f"{self.url}: the manifest lists no file {name!r}")
-        cached = Path(tempfile.gettempdir()) / "danlu-cache" / entry.sha256 / name.rsplit("/", 1)[-1]
-        if not cached.exists():
+        cached = Path(tempfile.gettempdir()) / "danlu-cache" / self.digest[:32] / name
+        if not cached.exists() or cached.stat().st_size != entry.bytes:
             cached.parent.mkdir(parents=True, exist_ok=True)
             partial = cached.with_suffix(f"{cached.suffix}.partial")
             self.store.fs.get_file(self.store.path(f"{self.folder}/{name}"), str(partial))
