@@ -529,7 +529,8 @@ def add_broken_files(bundle: Bundle) -> None:
                [kept(texts[0]), lost], records_lost=1)  # fmt: skip
     for text in texts[1:]:
         bundle.queues[text.language].append(text)
-    bundle.add("broken/empty.txt", b"", "empty file", [])
+    nothing = {"case": "empty_file", "fate": "quarantined", "also": "no record at all"}
+    bundle.add("broken/empty.txt", b"", "empty file", [nothing])
     bundle.add("broken/picture.html", PNG, "a picture named as a page", [{"case": "binary", "fate": "quarantined"}])
     (text,) = bundle.take("en")
     body = text.body.replace("\n\n", "\n\x00\x00\n\x00").encode()

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +26,7 @@ SAMPLE = RECIPES / "sample"
 @pytest.fixture(scope="module")
 def maker():
     spec = importlib.util.spec_from_file_location("make_sample", RECIPES / "make_sample.py")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -32,7 +34,7 @@ def maker():
 
 
 @pytest.fixture(scope="module")
-def texts(maker) -> dict[str, object]:
+def texts(maker) -> dict[str, Any]:
     """Every text by its id, read from the plain files alone."""
     folder = SAMPLE / "texts"
     written = [text for lang in maker.LANGUAGES for text in maker.read_texts(folder / f"{lang}.txt", lang)]
@@ -129,7 +131,7 @@ class Wire:
 
 def http_body(block: bytes) -> bytes:
     """The body by the standard library; FastWARC 2.0.1 stops after a body that is gzip and chunked at once."""
-    response = http.client.HTTPResponse(Wire(block))
+    response = http.client.HTTPResponse(Wire(block))  # type: ignore[arg-type]
     response.begin()
     body = response.read()
     return gzip.decompress(body) if response.getheader("Content-Encoding") == "gzip" else body
