@@ -430,11 +430,11 @@ def variants(text: Text) -> list[tuple[str, str, str]]:
         ("cut_short", "near_duplicate", body[: int(len(body) * 0.9)]),
     ]
     if text.language.startswith("zh"):
-        made.append(("full_width_digits", "near_duplicate", body.translate(FULL_WIDTH)))
+        made.append(("half_width_punctuation", "near_duplicate", body.translate(HALF_WIDTH)))
     return made
 
 
-FULL_WIDTH = {ord("0") + i: chr(0xFF10 + i) for i in range(10)} | {ord(","): "，"}
+HALF_WIDTH = str.maketrans("，：；？！", ",:;?!")  # as typed on a Western keyboard
 
 
 def add_duplicates(bundle: Bundle) -> None:

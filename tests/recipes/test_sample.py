@@ -179,7 +179,7 @@ def test_every_copy_names_an_original_that_is_kept():
     copies = [row for row in record_rows() if "of" in row]
     assert {row["case"] for row in copies} >= {
         *("exact_copy", "whitespace", "unicode_form", "edited_1", "edited_5", "boilerplate_added", "cut_short"),
-        *("script_twin", "full_width_digits"),
+        *("script_twin", "half_width_punctuation"),
     }
     assert all(kept[row["of"]]["text"] == row["text"] for row in copies)
 
