@@ -32,7 +32,7 @@ EVIDENCE_BYTES = 1 << 20  # of a damaged file or row group
 def read_parquet(file: IO[bytes], outcomes: Outcomes) -> Iterator[Outcome]:
     """The rows of a Parquet file (`file` can seek)."""
     try:
-        table = pq.ParquetFile(file)
+        table = pq.ParquetFile(file, page_checksum_verification=True)
         column = text_field(dict.fromkeys(table.schema_arrow.names), outcomes.source)
         _check_type(table.schema_arrow.field(column))
     except BadRecord as bad:

@@ -123,6 +123,16 @@ class Stream:
         """Where a member begins strictly between two positions."""
         return next((mark for mark, _ in self._marks if start < mark < end), None)
 
+    def begins_member(self, position: int) -> bool:
+        """A compressed member begins at `position`."""
+        return any(mark == position for mark, _ in self._marks)
+
+    def rest_of_member(self, limit: int) -> bool:
+        """Buffer the rest of the member we are in, `limit` bytes at most; False when it ends in damage."""
+        while self.next_member() is None and len(self._buffer) < limit and self._fill():
+            pass
+        return self.damage is None or self.next_member() is not None
+
     def file_offset(self, position: int) -> int:
         """Offset in the file as it is: of the member that holds `position`, or `position` in a file without members."""
         offset = None

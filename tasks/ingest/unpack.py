@@ -85,7 +85,7 @@ def gunzip(events: Iterable[Event]) -> Iterator[Event]:
             continue
         kept, length = feed.skip_until(_next_gzip_member, 4096)
         if kept.strip(b"\0"):  # zeros: padding of tapes and of tar
-            yield Damage("bad_gzip", f"{length:,} bytes between gzip members are not gzip", kept)
+            yield Damage("bad_gzip_header", f"{length:,} bytes between gzip members are not gzip", kept)
     if feed.damage:
         yield feed.damage
 
@@ -98,10 +98,7 @@ def _gzip_member(feed: Feed) -> Iterator[Event]:
     while not unzip.eof:
         if not feed.fill(1):
             if feed.damage is None:
-                detail = (
-                    f"the gzip member at byte {start:,} is cut off: the file ends at byte {feed.offset:,} inside it"
-                )
-                yield Damage("truncated_gzip", detail)
+                yield _cut_off_member(feed, start, recent)
             return
         piece = feed.take(CHUNK_BYTES)
         recent = (recent + piece)[-(RETRY_BYTES + CHUNK_BYTES) :]
@@ -130,13 +127,31 @@ def _salvage(unzip: Any, data: bytes) -> Iterator[bytes]:
         return
 
 
+def _cut_off_member(feed: Feed, start: int, recent: bytes) -> Damage:
+    """The file ends inside the member: truncated, unless damage made it swallow the members that follow."""
+    end = feed.offset
+    feed.unread(recent)
+    first = feed.take(1)  # past this member's own magic
+    if _next_gzip_member(feed.data) >= 0:
+        feed.unread(first)
+        return _pass_over(feed, start, "bad_gzip", "it has no end, and another begins inside it")
+    feed.take(len(feed.data))
+    detail = f"the gzip member at byte {start:,} is cut off: the file ends at byte {end:,} inside it"
+    return Damage("truncated_gzip", detail)
+
+
 def _skip_damaged_member(feed: Feed, start: int, recent: bytes, error: zlib.error) -> Damage:
     """Go to the next member, which may lie behind us; what is passed over is the damage."""
     feed.unread(recent)
+    kind = "gzip_checksum" if "incorrect data check" in str(error) or "length check" in str(error) else "bad_gzip"
+    return _pass_over(feed, start, kind, str(error))
+
+
+def _pass_over(feed: Feed, start: int, kind: str, why: str) -> Damage:
+    """Go to the next member after where the feed stands."""
     inside = feed.take(1) if feed.offset == start else b""  # past this member's own magic
     kept, length = feed.skip_until(_next_gzip_member, 4096)
-    kind = "gzip_checksum" if "incorrect data check" in str(error) or "length check" in str(error) else "bad_gzip"
-    detail = f"the gzip member at byte {start:,} is damaged ({error}); {length + len(inside):,} bytes were passed over"
+    detail = f"the gzip member at byte {start:,} is damaged ({why}); {length + len(inside):,} bytes were passed over"
     return Damage(kind, detail, inside + kept)
 
 

@@ -26,6 +26,7 @@ from tasks.ingest.sniff import SNIFF_BYTES, is_binary, is_html
 from tasks.ingest.stream import Stream
 
 MAX_HEADER_BYTES = 1 << 16
+MAX_TAIL_BYTES = 1 << 20  # that are looked at for the end of a record's gzip member
 EVIDENCE_BYTES = 1 << 20  # of unreadable bytes between records
 MEDIA_TYPES = {
     "text/html": "text/html",
@@ -201,6 +202,14 @@ def _record(stream: Stream, head: Head, outcomes: Outcomes, form: str) -> Outcom
     passed = len(block)
     if passed == limit and not NEXT_RECORD[form].search(block):
         passed += stream.skip(head.length - limit)  # really that long, not a wrong Content-Length
+    if stream.begins_member(head.position) and not stream.rest_of_member(MAX_TAIL_BYTES):
+        # A member for itself, and damaged: its bytes are not to be trusted, however well they parse.
+        damage = stream.damage
+        if damage and not damage.reason.startswith(("truncated_", "bad_gzip_header")):
+            stream.skip(1 << 62)
+            stream.damage = None
+            content = damage.content or head.raw + block
+            return outcomes.quarantined(content, damage.reason, damage.detail, offset=head.offset, url=head.url)
     if (fault := _framing_fault(stream, head, block, passed, outcomes, form)) is not None:
         return fault
     if not wanted:
@@ -243,7 +252,7 @@ def _framing_fault(
         return quarantine(head.raw + block + rest, "bad_content_length", f"{stated}, {length:,} bytes more follow")
     skip_blank_lines(stream)
     damage = stream.damage
-    tainted = damage and not stream.peek(1) and not damage.reason.startswith("truncated_")
+    tainted = damage and not stream.peek(1) and damage.reason in ("bad_gzip", "gzip_checksum")
     if damage and (passed < head.length or (tainted and stream.file_offset(stream.position) == head.offset)):
         stream.damage = None
         return quarantine(damage.content or head.raw + block, damage.reason, damage.detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -70,3 +71,21 @@ def test_each_warc_gives_as_many_outcomes_as_records(shared_data):
 def test_no_real_text_in_any_encoding_passes_for_binary(shared_data, name):
     outcomes = read(shared_data / name)
     assert num_kept(outcomes) == len(outcomes) > 200
+
+
+def test_a_damaged_byte_costs_a_crawl_one_record_and_alters_none(shared_data, tmp_path):
+    content = (shared_data / "corpus" / "mini" / "crawl.warc.gz").read_bytes()
+    noise = random.Random(1)
+
+    def pages(data: bytes):
+        (tmp_path / "crawl.warc.gz").write_bytes(data)
+        outcomes = read(tmp_path / "crawl.warc.gz")
+        return len(outcomes), {(o.document.url, o.document.content) for o in outcomes if isinstance(o, Kept)}
+
+    num_records, whole = pages(content)
+    for _ in range(40):
+        damaged = bytearray(content)
+        damaged[noise.randrange(len(content))] ^= noise.randrange(1, 256)
+        count, found = pages(bytes(damaged))
+        assert count == num_records
+        assert found <= whole and len(whole - found) <= 1
