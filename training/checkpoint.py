@@ -123,7 +123,7 @@ def state_values(spec: RunSpec, progress: Progress) -> dict[str, Any]:
         "version": VERSION,
         **asdict(progress),
         **digests,
-        "config": spec.train.to_dict(),
+        "config": spec.train.key_settings(),
         "schedule": {"kind": "cosine", "next_step": progress.step},
     }
 

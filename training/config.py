@@ -67,7 +67,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """One training run. Exactly one of `steps`, `num_epochs`, `token_budget` says how long it is."""
+    """One training run. At most one of `steps`, `num_epochs`, `token_budget` says how long it is; none: one epoch."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     seq_len: int = 256
@@ -113,10 +113,9 @@ class TrainConfig:
         for key in ("keep_checkpoints", "log_interval_steps", "threads_per_rank", "stall_timeout_seconds"):
             require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
         lengths = [key for key in ("steps", "num_epochs", "token_budget") if getattr(self, key)]
-        require(len(lengths) == 1, "steps", "exactly one of steps, num_epochs, token_budget", lengths, "keep one")
-        require(
-            self.steps >= 0 and self.num_epochs >= 0 and self.token_budget >= 0, lengths[0], "above 0", "less", "fix"
-        )
+        require(len(lengths) <= 1, "steps", "at most one of steps, num_epochs, token_budget", lengths, "keep one")
+        for key in lengths:
+            require(getattr(self, key) > 0, key, "above 0", getattr(self, key), "remove the sign")
         per_pass = self.micro_batch_size * self.num_ranks
         require(
             self.global_batch_size % per_pass == 0,
@@ -151,20 +150,22 @@ class TrainConfig:
     def tokens_per_step(self) -> int:
         return self.global_batch_size * self.seq_len
 
-    def resolve(self, *, vocab_size: int, num_sequences: int) -> TrainConfig:
-        """The same config with `vocab_size` and `steps` filled in from the tokenizer and the data."""
-        require(
-            num_sequences > 0, "train data", "at least one sequence of seq_len + 1 tokens", num_sequences, "add text"
-        )
+    def resolve(self, *, vocab_size: int, num_samples: int) -> TrainConfig:
+        """The same config with `vocab_size` and `steps` filled in from the tokenizer and the samples of an epoch."""
+        require(num_samples > 0, "train data", "at least one sample of seq_len + 1 tokens", num_samples, "add text")
         own = self.model.vocab_size
         require(own in (0, vocab_size), "model.vocab_size", f"0 or the tokenizer's {vocab_size}", own, "set it to 0")
         steps = self.steps
-        if self.num_epochs:
-            steps = max(1, round(self.num_epochs * num_sequences / self.global_batch_size))
-        elif self.token_budget:
+        if self.token_budget:
             steps = max(1, math.ceil(self.token_budget / self.tokens_per_step))
+        elif not steps:
+            steps = max(1, round((self.num_epochs or 1.0) * num_samples / self.global_batch_size))
         model = dataclasses.replace(self.model, vocab_size=vocab_size)
         return dataclasses.replace(self, model=model, steps=steps, num_epochs=0.0, token_budget=0)
+
+    def key_settings(self) -> dict[str, Any]:
+        """What decides the bytes of the result: all but how the run is watched, saved and stopped."""
+        return {key: value for key, value in self.to_dict().items() if key not in OPERATION_KEYS}
 
     def to_dict(self) -> dict[str, Any]:
         values = dataclasses.asdict(self)
@@ -196,6 +197,17 @@ IDENTITY_KEYS: tuple[str, ...] = (
     "grad_clip",
     "seed",
     "precision",
+)
+
+OPERATION_KEYS: tuple[str, ...] = (
+    "checkpoint_interval_steps",
+    "keep_checkpoints",
+    "log_interval_steps",
+    "resume_on_changed_data",
+    "resume_on_changed_config",
+    "init_timeout_seconds",
+    "stall_timeout_seconds",
+    "stop_grace_seconds",
 )
 
 

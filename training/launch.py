@@ -31,10 +31,10 @@ from training import checkpoint as checkpoints
 from training import processes, toolchain
 from training.config import RunSpec, TrainConfig
 from training.metrics import Tail
+from training.run_files import HEARTBEAT_FILE, LOG_FILE, RESULT_FILE, RUN_FILE, STOP_FILE
 from training.run_lock import RunLock
 
 logger = logging.getLogger(__name__)
-STOP_FILE, RESULT_FILE, HEARTBEAT_FILE, LOG_FILE = "stop", "result.json", "heartbeat", "launcher.log"
 POLL_SECONDS = 0.2
 
 
@@ -135,7 +135,7 @@ def launch(spec: RunSpec, on_progress: Callable[[dict[str, Any]], None] | None =
             build_seconds = toolchain.prebuild(environment)
         for name in (STOP_FILE, RESULT_FILE):
             (work_dir / name).unlink(missing_ok=True)
-        spec.write(work_dir / "run.json")
+        spec.write(work_dir / RUN_FILE)
         try:
             code = supervise(spec.train, work_dir, environment, signals, on_progress)
         finally:
@@ -157,7 +157,7 @@ def supervise(
     kill_at = None
     with (work_dir / LOG_FILE).open("ab") as log:
         child = subprocess.Popen(
-            command(config, work_dir / "run.json"),
+            command(config, work_dir / RUN_FILE),
             env=environment,
             cwd=work_dir,
             stdin=subprocess.DEVNULL,

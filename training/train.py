@@ -32,11 +32,11 @@ from training.engine import Engine, TorchEngine
 from training.metrics import MetricsLog, truncate_after
 from training.model import Decoder, initialise
 from training.processes import MARK
+from training.run_files import HEARTBEAT_FILE, RESULT_FILE, STOP_FILE
 from training.run_lock import RunLock
 from training.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
-STOP_FILE, RESULT_FILE, HEARTBEAT_FILE = "stop", "result.json", "heartbeat"
 
 
 class TrainingError(RuntimeError):
