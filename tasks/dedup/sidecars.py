@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.dedup.survivors import Catalogue
 from tasks.stage import Part, PartResult, PartWriter, StageRun
 from tasks.store.dataset import Dataset
 
@@ -58,3 +59,19 @@ def texts_of(dataset: Dataset, shard: str, rows: Sequence[int]) -> Iterator[tupl
                 for row in inside:
                     yield int(row), column[int(row) - start].as_py()
             start = stop
+
+
+def reads_of(
+    run: StageRun, documents: Catalogue, pairs: np.ndarray
+) -> tuple[list[tuple[str, list[int]]], list[list[int]], tuple[str, ...]]:
+    """What a part that compares pairs (row numbers, int64 [M, 2]) has to read.
+
+    Returns (shard name, rows) per shard, the pairs as places in the order of those rows, and the shards' digests.
+    """
+    members, places = np.unique(pairs, return_inverse=True)
+    by_shard: dict[int, list[int]] = {}
+    for member in members:
+        by_shard.setdefault(int(documents.shards[member]), []).append(int(documents.rows[member]))
+    shards = run.input.shards
+    reads = [(shards[shard].name, rows) for shard, rows in sorted(by_shard.items())]
+    return reads, places.reshape(-1, 2).tolist(), tuple(shards[shard].sha256 for shard in sorted(by_shard))

@@ -52,21 +52,10 @@ def _chunks(documents: Catalogue, pairs: np.ndarray, order: np.ndarray) -> Itera
 
 def _part(run: StageRun, documents: Catalogue, pairs: np.ndarray, name: str) -> Part:
     """The comparison of some pairs; the documents are named by shard and row."""
-    members, positions = np.unique(pairs, return_inverse=True)
-    shards = run.input.shards
-    by_shard: dict[int, list[int]] = {}
-    for member in members:
-        by_shard.setdefault(int(documents.shards[member]), []).append(int(documents.rows[member]))
-    reads = [(shards[shard].name, rows) for shard, rows in sorted(by_shard.items())]
-    payload = {
-        "dataset": run.input.reference(),
-        "reads": reads,
-        "pairs": positions.reshape(-1, 2).tolist(),
-        "shingle_size": run.config.shingle_size,
-    }
-    contents = tuple(shards[shard].sha256 for shard in sorted(by_shard))
-    identity = (*contents, digest_of([reads, payload["pairs"]]))
+    reads, positions, contents = sidecars.reads_of(run, documents, pairs)
     settings = {"shingle_size": run.config.shingle_size}
+    payload = {"dataset": run.input.reference(), "reads": reads, "pairs": positions, **settings}
+    identity = (*contents, digest_of([reads, positions]))
     return Part(name=name, step="verify", inputs=identity, payload=payload, settings=settings)
 
 
