@@ -21,6 +21,7 @@ from tasks.report.curves import panels, read_metrics
 from tasks.report.plots import draw
 from tasks.report.template import render_page
 from tasks.report.text import visible
+from tasks.settings import to_dict
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.dataset import Dataset
 
@@ -48,6 +49,10 @@ class ReportConfig:
         for name in ("samples_per_reason", "max_sample_chars", "max_sample_bytes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected 0 or more, found {getattr(self, name)}; 0 shows none")
+
+    def key_settings(self) -> dict[str, Any]:
+        """The command names paths, and no key may depend on where a store lies."""
+        return {name: value for name, value in to_dict(self).items() if name != "command"}
 
 
 def render(
@@ -88,11 +93,7 @@ def collect(
         **account_view(accounts),
         **decay_view(accounts, measured),
         **token_view(present.get("shards")),
-        "facts": [
-            (stage, figures.flatten(figures.readable(d.manifest.facts)))
-            for stage, d in present.items()
-            if d.manifest.facts
-        ],
+        "facts": [(stage, rows) for stage, d in present.items() if (rows := fact_rows(d))],
         **training_view(present.get("train"), vocab_size(present)),
         "evaluation": evaluation,
         "generated": generated(present.get("evaluate"), config.max_sample_chars),
@@ -105,6 +106,12 @@ def collect(
     view["tiles"] = tiles(view)
     view["contents"] = [(name, name.capitalize(), name in ALWAYS or bool(view[key])) for name, key in CONTENTS]
     return view
+
+
+def fact_rows(dataset: Dataset) -> list[tuple[str, str]]:
+    """A stage's facts but its config, which has a section of its own."""
+    facts = {key: value for key, value in dataset.manifest.facts.items() if key != "config"}
+    return figures.flatten(figures.readable(facts)) if facts else []
 
 
 def vocab_size(present: Mapping[str, Dataset]) -> int | None:

@@ -35,7 +35,8 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
   font-weight: 650; }
 .tile span { color: var(--soft); font-size: .82rem; }
 .scroll { overflow-x: auto; margin: .6rem -1.25rem; padding: 0 1.25rem; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; width: 100%; font-size: .9rem;
+  font-variant-numeric: tabular-nums; }
 th { text-align: left; color: var(--soft); font-weight: 600; font-size: .8rem; vertical-align: bottom; }
 th, td { padding: .42rem .8rem .42rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 tr:last-child > td { border-bottom: 0; }
@@ -68,7 +69,7 @@ pre { background: var(--shade); border-radius: 8px; padding: .7rem .85rem; margi
   line-height: 1.5;
   white-space: pre-wrap; overflow-wrap: anywhere; max-height: 22rem; overflow-y: auto; unicode-bidi: isolate;
   font-family: var(--mono); }
-pre.text { font-family: inherit; font-size: .9rem; }
+pre.text { font-family: inherit; font-size: .9rem; max-height: 13rem; }
 code { font-family: var(--mono); font-size: .86em; overflow-wrap: anywhere; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .75rem; }
 .pair > div { min-width: 0; } .label { font-size: .8rem; color: var(--soft); font-weight: 600; }
