@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -85,7 +86,10 @@ def strings(value: Any) -> Iterator[str]:
 def read_items(url: str, fields: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
     """(id or line number, texts) of each item of one file. Raises ValueError for what is no such file."""
     with fsspec.open(url, "rb", compression="infer") as file:
-        for number, line in enumerate(file, start=1):  # binary, so lines end at "\n" only
+        # newline="\n": no other character ends a line. A byte that is no UTF-8 becomes a lone surrogate, as JSON may
+        # hold them too; `fuzzy_form` takes both.
+        lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="\n")
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:

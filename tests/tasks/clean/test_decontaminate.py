@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+import zstandard
 
 from tasks.clean.decontaminate import DecontaminateConfig, contamination, eval_digests, load_eval_sets, process
 from tasks.document import Document, Dropped, Kept, Origin
@@ -66,6 +67,14 @@ def test_the_key_holds_contents_and_not_paths(config, tmp_path):
     assert eval_digests(moved) == eval_digests(config) and moved.key_settings() == config.key_settings()
     copy.write_bytes(b"{}")
     assert eval_digests(moved) != eval_digests(config)
+
+
+def test_zstandard_files_are_read_and_lines_end_at_newlines_only(tmp_path):
+    path = tmp_path / "exam.jsonl.zst"
+    line = json.dumps({"id": 7, "text": ENGLISH + "\u2028" + CHINESE}, ensure_ascii=False)
+    path.write_bytes(zstandard.compress(f"{line}\n".encode()))
+    config = DecontaminateConfig(eval_files=(str(path),))
+    assert load_eval_sets(config).items == [("exam.jsonl.zst", "7")]
 
 
 def test_errors_name_file_line_and_what_to_do(tmp_path):
