@@ -25,14 +25,14 @@ from typing import Any
 
 import fasttext
 
-from tasks.clean.metrics import measure
+from tasks.clean.metrics import measure, prose_of
 from tasks.clean.scripts import han_evidence, script_shares
 from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome
 from tasks.stage import map_stage
 
 CODE = "code"
 SAMPLE_CHARS = 6_000  # for the model, from the middle outwards; more changes no answer of the documents measured
-FENCED = re.compile(r"^(```+|~~~+).*?^\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms and knows Cantonese
 NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d_#*=`|<>{}\[\]\\/+~^-]+")
 LANGUAGES_OF_SCRIPT = {  # of the 176 that the model knows; scripts not listed here: the model's word
     "Cyrl": "ru uk be bg mk sr kk ky tg tt ba cv ce mn av os sah tyv lez mhr mrj myv krc xal bxr kv rue uz az",
@@ -117,11 +117,11 @@ def ranked(text: str, k: int = 8) -> list[tuple[str, float]]:
 
 def sample_of(text: str) -> str:
     """What the model is shown: prose without fenced code and addresses, cut to SAMPLE_CHARS around the middle."""
-    if "```" in text or "~~~" in text:
-        text = FENCED.sub("\n", text) or text
+    text = prose_of(text)
     start = max(0, (len(text) - SAMPLE_CHARS) // 2)
     text = text[start : start + SAMPLE_CHARS]
-    return NOISE.sub(" ", text) if NOISE.sub("", text).strip() else text
+    quiet = NOISE.sub(" ", text)
+    return quiet if quiet.strip() else text
 
 
 def looks_like_code(text: str, config: LanguageConfig) -> bool:
@@ -141,7 +141,7 @@ def identify(text: str, config: LanguageConfig | None = None) -> Identified:
     if not shares:
         return Identified(language=UNKNOWN_LANGUAGE, script=None, confidence=0.0)
     han, kana, hangul = (shares.get(script, 0.0) for script in ("Hani", "Kana", "Hang"))
-    scores = ranked(sample)
+    scores = ranked(sample[:CJK_MODEL_CHARS] if han + kana + hangul > 0.3 else sample)
     if hangul > 0.3 and hangul >= kana:
         return Identified(language="ko", script="Kore", confidence=max(hangul, dict(scores).get("ko", 0.0)))
     if kana > 0.04 and kana + han > 0.3:

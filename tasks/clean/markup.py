@@ -13,7 +13,7 @@ import re
 
 FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\n.{0,20000}?\n\1[ \t]*(?:\n|\Z)", re.DOTALL)
 FRONT_MATTER_KEY = re.compile(r"^[\w\"'.-]+[ \t]*[:=]", re.MULTILINE)
-COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*\n|<!--.*?-->", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[`~]*[ \t]*$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 INLINE = "strong|em|b|i|u|s|small|big|sup|sub|span|font|mark|center|a|p|div|h[1-6]"
 PAIR = re.compile(rf"<({INLINE})(?:\s[^<>\n]{{0,300}})?>([^\n]*?)</\1\s*>", re.IGNORECASE)

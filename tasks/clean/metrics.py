@@ -1,8 +1,11 @@
 """Measure a document once, so that filters can be changed without reading the text again.
 
 Everything is counted from one histogram of characters, the lines, and an array of token ids; n-grams are hashed with
-NumPy instead of joined as strings. Chinese and Japanese write no spaces: there a token is one character, and since a
-word is about two characters, an "n-gram of words" is 2n characters; `num_words` is their count / 1.5.
+NumPy instead of joined as strings. Chinese and Japanese write no spaces: there a token is one CJK character or a run of
+Latin letters and digits, so that the address of a link counts little; `num_words` is the CJK characters / 1.5, the most
+frequent n-gram has 2n tokens, and a repeated n-gram 4n: with 2n, half of all laws (formulas of 10 characters recur)
+break Gopher's limits; with 4n, one in a hundred. Lines, words and repetition are measured outside fenced code, where
+closing brackets and idioms repeat by nature.
 
 in    text, language
 out   dict of floats; the keys are stable, they are the columns that filter thresholds refer to
@@ -20,6 +23,10 @@ import numpy as np
 
 UNSPACED = ("zh", "ja", "yue", "wuu", "lzh", "gan")
 CHARS_PER_WORD = 1.5  # of unspaced text, for counting
+TOP_SCALE, DUPLICATE_SCALE = 2, 4  # characters of unspaced text per word of an n-gram
+FENCED = re.compile(r"^[ \t>]*(```+|~~~+).*?^[ \t>]*\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+MAX_RULE_CHARS = 3  # a line of no more is a rule or a bracket ("---", "$$", "}"), and repeats by nature
+MIN_PROSE_CHARS = 80  # outside fences; a text with less is measured as a whole
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 BULLETS = ("•", "‣", "▪", "●", "○", "■", "□", "◆", "◇", "·", "・", "* ", "- ", "+ ", "–", "※")
 ELLIPSES = ("...", "…", "。。。")
@@ -52,27 +59,41 @@ def kind_of(char: str) -> str:
 def measure(text: str, language: str, histogram: Counter[str] | None = None) -> dict[str, float]:
     """All metrics of `text`; every ratio lies in 0..1."""
     histogram = Counter(text) if histogram is None else histogram
-    metrics = _characters(histogram, len(text))
+    garbage = _characters(histogram, len(text))
+    prose = prose_of(text)
+    metrics = (
+        garbage
+        if prose is text
+        else {**_characters(Counter(prose), len(text)), "garbage_ratio": garbage["garbage_ratio"]}
+    )
+    text = prose
     metrics |= _lines(text)
     words = text.split()
     if is_unspaced(language):
         metrics["num_words"] = float(round(len(CJK.findall(text)) / CHARS_PER_WORD) + _spaced_words(words))
-        codes: np.ndarray = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32)
-        return metrics | _repetition(codes.astype(np.uint64), np.ones(len(codes), dtype=np.int64), scale=2)
+        return metrics | _repetition(*unspaced_tokens(text), unspaced=True)
     metrics |= _words(words, histogram)
     seen: dict[str, int] = {}
     ids: np.ndarray = np.fromiter(
         (seen.setdefault(word, len(seen)) for word in words), dtype=np.uint64, count=len(words)
     )
     lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
-    return metrics | _repetition(ids, lengths, scale=1)
+    return metrics | _repetition(ids, lengths, unspaced=False)
+
+
+def prose_of(text: str) -> str:
+    """`text` without fenced code, if enough is left."""
+    if "```" not in text and "~~~" not in text:
+        return text
+    prose = FENCED.sub("", text)
+    return prose if len(prose) >= MIN_PROSE_CHARS else text
 
 
 def _characters(histogram: Counter[str], num_chars: int) -> dict[str, float]:
     kinds = dict.fromkeys("LNZGS", 0)
     for char, times in histogram.items():
         kinds[kind_of(char)] += times
-    visible = max(1, num_chars - kinds["Z"])
+    visible = max(1, sum(kinds.values()) - kinds["Z"])
     return {
         "num_chars": float(num_chars),
         "alpha_ratio": kinds["L"] / visible,
@@ -86,14 +107,15 @@ def _lines(text: str) -> dict[str, float]:
     lines = [stripped for line in text.split("\n") if (stripped := line.strip())]
     paragraphs = [stripped for part in text.split("\n\n") if (stripped := part.strip())]
     count = max(1, len(lines))
+    content = [line for line in lines if len(line) > MAX_RULE_CHARS]
     return {
         "num_lines": float(len(lines)),
         "mean_line_length": sum(map(len, lines)) / count,
         "max_line_length": float(max(map(len, lines), default=0)),
         "bullet_line_ratio": sum(line.startswith(BULLETS) for line in lines) / count,
         "ellipsis_line_ratio": sum(line.endswith(ELLIPSES) for line in lines) / count,
-        "duplicate_line_ratio": (len(lines) - len(set(lines))) / count,
-        "duplicate_line_char_ratio": _duplicate_chars(lines),
+        "duplicate_line_ratio": (len(content) - len(set(content))) / count,
+        "duplicate_line_char_ratio": _duplicate_chars(content),
         "duplicate_paragraph_ratio": (len(paragraphs) - len(set(paragraphs))) / max(1, len(paragraphs)),
         "duplicate_paragraph_char_ratio": _duplicate_chars(paragraphs),
     }
@@ -121,7 +143,23 @@ def _words(words: list[str], histogram: Counter[str]) -> dict[str, float]:
     }
 
 
-def _repetition(ids: np.ndarray, lengths: np.ndarray, scale: int) -> dict[str, float]:
+def unspaced_tokens(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """(ids, lengths) of the tokens: each CJK character, and each run of ASCII letters and digits; no others."""
+    codes: np.ndarray = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    cjk = ((codes >= 0x3041) & (codes <= 0x9FFF)) | ((codes >= 0xF900) & (codes <= 0xFAFF)) | (codes >= 0x20000)
+    lower = codes | np.uint64(0x20)
+    latin = ((codes >= 0x30) & (codes <= 0x39)) | ((lower >= 0x61) & (lower <= 0x7A))
+    is_first = cjk | (latin & ~np.concatenate(([False], latin[:-1])))
+    wanted = cjk | latin
+    codes, begins = codes[wanted], np.flatnonzero(is_first[wanted])
+    if not len(begins):
+        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+    lengths = np.diff(begins, append=len(codes))
+    place = (np.arange(len(codes)) - np.repeat(begins, lengths)).astype(np.uint64)
+    return np.add.reduceat(codes * (place * MULTIPLIER + np.uint64(1)), begins), lengths
+
+
+def _repetition(ids: np.ndarray, lengths: np.ndarray, unspaced: bool) -> dict[str, float]:
     """Gopher's repetition figures: share of characters in the most frequent, and in repeated, n-grams."""
     total = int(lengths.sum())
     metrics: dict[str, float] = {}
@@ -129,15 +167,16 @@ def _repetition(ids: np.ndarray, lengths: np.ndarray, scale: int) -> dict[str, f
     previous = 1.0
     for n in (2, 3, 4, *range(FIRST_DUPLICATE, LAST_DUPLICATE + 1)):
         top = n < FIRST_DUPLICATE
+        size = n * (TOP_SCALE if top else DUPLICATE_SCALE) if unspaced else n
         name = f"top_{n}gram_ratio" if top else f"duplicate_{n}gram_ratio"
-        if len(ids) < n * scale or (not top and previous < SKIP_LONGER_BELOW):
-            metrics[name] = 0.0 if len(ids) < n * scale else previous
+        if len(ids) < size or (not top and previous < SKIP_LONGER_BELOW):
+            metrics[name] = 0.0 if len(ids) < size else previous
             continue
-        hashes = ngram_hashes(ids, n * scale)
+        hashes = ngram_hashes(ids, size)
         if top:
-            metrics[name] = _top(hashes, ends, n * scale) / total
+            metrics[name] = min(1.0, _top(hashes, ends, size) / total)  # occurrences overlap in "----"
         else:
-            metrics[name] = previous = _repeated(hashes, lengths, n * scale) / total
+            metrics[name] = previous = _repeated(hashes, lengths, size) / total
     return metrics
 
 
@@ -150,10 +189,16 @@ def ngram_hashes(ids: np.ndarray, n: int) -> np.ndarray:
 
 
 def _top(hashes: np.ndarray, ends: np.ndarray, n: int) -> int:
-    """Characters in all occurrences of the n-gram that takes up most; 0 when none occurs twice."""
-    _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-    sizes = (ends[first + n] - ends[first]) * counts
-    return int(sizes[counts > 1].max(initial=0))
+    """Characters in all occurrences of the most frequent n-gram (of several, the first); 0 when none occurs twice."""
+    ordered = np.sort(hashes)
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    counts = np.diff(starts, append=len(ordered))
+    count = int(counts.max())
+    if count == 1:
+        return 0
+    values = ordered[starts[counts == count]]
+    first = int(np.flatnonzero(hashes == values[0] if len(values) == 1 else np.isin(hashes, values))[0])
+    return int(ends[first + n] - ends[first]) * count
 
 
 def _repeated(hashes: np.ndarray, lengths: np.ndarray, n: int) -> int:

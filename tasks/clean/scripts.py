@@ -2,8 +2,8 @@
 
 One histogram of the text gives the share of each script. Simplified and Traditional Chinese are told apart by the
 characters that only one of them uses, never by the raw CJK block: from OpenCC's dictionaries, a character is
-Traditional-only if it converts to another one and is not in GB 2312 all the same (於, 乾), and Simplified-only if it
-converts to another one and is not a common Big5 character (后, 里, 面 belong to both).
+Traditional-only if it converts to another one and is not a common GB 2312 character all the same (乾), and
+Simplified-only if it converts to another one and is not a common Big5 character (后, 里, 面 belong to both).
 
 in    Counter of characters
 out   shares by ISO 15924 script, counts of Simplified-only and Traditional-only characters
@@ -73,6 +73,7 @@ STARTS = [first for first, _, _ in RANGES]
 NOT_KANA = "・ー"  # also used by Chinese writers, as a dot and a dash
 SYLLABIC = {"Hani": 3.0, "Kana": 1.5, "Hang": 2.0}  # letters of an alphabet that one character stands for, about
 BIG5_LEVEL_1_END = b"\xc9\x40"
+GB2312_LEVEL_1_END = b"\xd8\xa1"
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -113,8 +114,8 @@ def one_script_characters() -> tuple[frozenset[str], frozenset[str]]:
     simplified = {char for char, other in zip(han, to_traditional, strict=True) if other != char}
     traditional = {char for char, other in zip(han, to_simplified, strict=True) if other != char}
     common_big5 = {char for char in simplified if b"" < _encodable(char, "big5") < BIG5_LEVEL_1_END}
-    in_gb2312 = {char for char in traditional if _encodable(char, "gb2312")}
-    return frozenset(simplified - traditional - common_big5), frozenset(traditional - simplified - in_gb2312)
+    common_gb2312 = {char for char in traditional if b"" < _encodable(char, "gb2312") < GB2312_LEVEL_1_END}
+    return frozenset(simplified - traditional - common_big5), frozenset(traditional - simplified - common_gb2312)
 
 
 def han_evidence(histogram: Counter[str]) -> tuple[int, int]:
