@@ -110,14 +110,24 @@ class Tokenizer:
         flat = [chunk for chunks in chunked for chunk in chunks]
         try:
             ids = self.processor.encode(flat, out_type="numpy", num_threads=1)  # twice as fast as lists of int
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"expected text that UTF-8 can hold, found a lone surrogate ({error}); decode replaces them: "
-                "run the text through the decode stage"
-            ) from error
+        except TypeError as error:  # what its binding says of a str without a UTF-8 form
+            refuse_surrogates(texts)
+            raise error
         ends = list(accumulate(len(chunks) for chunks in chunked))
         starts = [0, *ends]
         return [np.concatenate(ids[a:b] or [NO_IDS]) for a, b in zip(starts, ends, strict=False)]
 
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         return self.processor.decode([int(i) for i in ids])
+
+
+def refuse_surrogates(texts: Sequence[str]) -> None:
+    """Raise ValueError for the first text that UTF-8 cannot hold."""
+    for number, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {number} of {len(texts)}: expected text that UTF-8 can hold, found a lone surrogate at "
+                f"character {error.start}; the decode stage replaces them: run the text through it"
+            ) from error
