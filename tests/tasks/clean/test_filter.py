@@ -29,9 +29,7 @@ def varied(language: str, count: int) -> list[str]:
     """`count` different lines of ordinary words."""
     if language == "en":
         names = [chr(97 + n % 26) * 3 for n in range(count)]
-        return [
-            f"The {x} with {x}es and {y}ers have gone by {x}ing {y}ly" for x, y in zip(names, names[::-1], strict=True)
-        ]
+        return [f"The {x} met {y}es with {x}ers but {y}ed {x}ing" for x, y in zip(names, names[::-1], strict=True)]
     start = 0x4E00
     return ["".join(chr(start + (n * 97 + k * 31) % 9000) for k in range(30)) for n in range(count)]
 
