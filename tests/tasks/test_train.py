@@ -1,0 +1,94 @@
+"""The train stage between its neighbours: links the shards, trains for real, publishes what is reproducible."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.stage import Stage, StageRun, run_stage
+from tasks.store.dataset import Dataset
+from tasks.store.filesystem import Store
+from tasks.train import STAGE
+from tasks.trained import load_model, load_state
+from training.config import ModelConfig, TrainConfig
+from training.indexed import IndexedWriter
+
+VOCAB_SIZE = 97
+MODEL = ModelConfig(hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=67, max_seq_len=32)
+CONFIG = TrainConfig(
+    model=MODEL,
+    backend="torch",
+    device="cpu",
+    seq_len=16,
+    global_batch_size=8,
+    micro_batch_size=4,
+    steps=12,
+    warmup_steps=3,
+    lr=1e-2,
+    checkpoint_interval_steps=4,
+    eval_interval_steps=6,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given:
+    seed: int = 0
+
+
+def write_shards(run: StageRun) -> None:
+    """Two training pairs and one for validation, as the shards stage names them."""
+    folder, tokens = run.scratch(), {"train": 0, "validation": 0}
+    for number, (split, name) in enumerate((("train", "b"), ("train", "a"), ("validation", "a"))):
+        writer, rng = IndexedWriter(folder / f"{number}"), np.random.default_rng(run.config.seed + number)
+        for _ in range(20):
+            writer.add((rng.integers(3, 97) + np.arange(30)).astype(np.int32) % VOCAB_SIZE)
+        writer.close()
+        tokens[split] += writer.num_tokens
+        for suffix in (".bin", ".idx"):
+            run.output.add_file(f"{split}/{name}{suffix}", folder / f"{number}{suffix}")
+    run.output.facts = {"vocab_size": VOCAB_SIZE, "splits": {split: {"tokens": n} for split, n in tokens.items()}}
+
+
+def train(store: Store, config: TrainConfig, seed: int = 0) -> tuple[Dataset, bool]:
+    inputs = {}
+    for name, function in (("shards", write_shards), ("tokenizer", lambda run: run.output.add_file("x", b"x"))):
+        stage = Stage(name=name, module="tasks.document", config=Given, inputs=(), run=function, summary="")
+        result = run_stage(stage, store=store, pipeline="t", config=Given(seed=seed), inputs={}, workers=0)
+        inputs[name] = result.dataset
+    result = run_stage(STAGE, store=store, pipeline="t", config=config, inputs=inputs, workers=0)
+    return result.dataset, result.cached
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(str(tmp_path_factory.mktemp("store")))
+
+
+def test_artifacts_facts_and_logs_of_a_run(store):
+    dataset, cached = train(store, CONFIG)
+    assert not cached
+    assert [f.name for f in dataset.files("artifact")] == ["checkpoint/model.safetensors", "checkpoint/state.json"]
+    logs = {f.name for f in dataset.files("log")}
+    assert {"metrics.jsonl", "events.jsonl", "checkpoint/optimizer.safetensors"} <= logs
+    facts = dataset.manifest.facts
+    assert facts["ln_vocab_size"] == math.log(VOCAB_SIZE)
+    assert abs(facts["first_loss"] / facts["ln_vocab_size"] - 1) < 0.03
+    assert facts["last_loss"] < facts["first_loss"] - 0.3
+    assert (facts["steps"], facts["tokens"], facts["samples"]) == (12, 12 * 8 * 16, 96)
+    assert facts["checkpoints"] == ["step-00000008", "step-00000012"]
+    assert load_model(dataset).num_parameters() == facts["num_parameters"]
+    state = load_state(dataset)
+    assert state["dataset_digest"] != state["tokenizer_digest"]
+    assert train(store, dataclasses.replace(CONFIG, stall_timeout_seconds=99))[1], "watching is no part of the key"
+
+
+def test_another_store_gives_the_same_digest_and_other_data_another(store, tmp_path: Path):
+    first, _ = train(store, CONFIG)
+    again, cached = train(Store(str(tmp_path / "other")), CONFIG)
+    assert not cached
+    assert again.digest == first.digest
+    assert train(Store(str(tmp_path / "other")), CONFIG, seed=5)[0].digest != first.digest
