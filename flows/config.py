@@ -142,6 +142,8 @@ def wire(config: PipelineConfig) -> PipelineConfig:
             changes[stage] = dataclasses.replace(settings, source_priority=priority)
     if shares and not config.mix.shares:
         changes["mix"] = dataclasses.replace(config.mix, shares=shares)
+    if not config.report.run_name:
+        changes["report"] = dataclasses.replace(config.report, run_name=config.name)
     return dataclasses.replace(config, **changes)
 
 

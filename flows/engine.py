@@ -70,9 +70,9 @@ class Run:
 
     def __init__(self, request: Request, watcher: Watcher):
         self.request, self.watcher = request, watcher
-        self.config: PipelineConfig = load_config(
-            request.recipe, settings=request.settings, inputs=request.inputs, name=request.name
-        )
+        config = load_config(request.recipe, settings=request.settings, inputs=request.inputs, name=request.name)
+        told = dataclasses.replace(config.report, command=config.report.command or request.command())
+        self.config: PipelineConfig = dataclasses.replace(config, report=told)
         self.store = Store(request.store)
         self.workers = default_workers() if request.workers is None else request.workers
         self.results: dict[str, StageResult] = {}

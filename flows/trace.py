@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from flows.engine import MissingInput
-from tasks.shards import token_dataset
+from tasks.shards.splits import TRAIN
 from tasks.stage import Stage
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store

@@ -38,7 +38,7 @@ LOST = ("ingest", *figures.CLEANING[1:], "mix")  # the stages that may drop or q
 class ReportConfig:
     """What the report shows."""
 
-    run_name: str = "danlu run"
+    run_name: str = ""  # the pipeline's name when empty
     command: str = ""  # the exact command that reproduces the run; shown as it is
     samples_per_reason: int = 3
     max_sample_chars: int = 1500
@@ -85,7 +85,7 @@ def collect(
     accounts = {stage: d.manifest.account for stage, d in present.items() if d.manifest.account.rows}
     evaluation = load_json(present.get("evaluate"), "evaluation.json")
     view: dict[str, Any] = {
-        "name": run_facts.get("name") or config.run_name,
+        "name": run_facts.get("name") or config.run_name or "danlu run",
         "command": run_facts.get("command") or config.command,
         "stages": list(present),
         "num_stages": len(figures.STAGES) - 1,
