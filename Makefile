@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 STORE ?= out/sample
 RECIPE ?= recipes/sample.yaml
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
@@ -33,12 +34,14 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "danlu needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	@command -v g++ >/dev/null || { echo "danlu needs g++ (DeepSpeed compiles one operator on the CPU): apt-get install g++" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock 2> >(grep -v 'Location .file:' >&2)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . 2> >(grep -v 'Location .file:' >&2)
+	@echo "setting up $(VENV): about 3 minutes the first time"
+	@$(PIP) --constraint requirements.lock torch  # with its dependencies: which they are depends on the machine
+	@$(PIP) --no-deps --requirement requirements.lock  # the lock is complete; see CONTRIBUTING.md for why --no-deps
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
 lock: setup  ## write requirements.lock from what is installed
-	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -v '^fasttext-predict==' > requirements.lock
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache

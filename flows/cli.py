@@ -29,6 +29,7 @@ from tasks.store.account import AccountError
 from tasks.store.collect import collect, garbage
 from tasks.store.dataset import Dataset, current, references
 from tasks.store.filesystem import Store, StoreError
+from tasks.train import TrainingStopped
 from training.launch import LaunchError
 
 USER_ERRORS = (ConfigError, MissingInput, StoreError, AccountError, WorkerDied, LaunchError, ValueError, OSError)
@@ -132,6 +133,12 @@ def guarded(action: Callable[[], Any]) -> None:
         terminal.console.print(
             "[yellow]stopped.[/yellow] What is finished stays; the same command, or `danlu resume`, goes on from there."
         )
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except TrainingStopped as stop:
+        terminal.console.print(f"[yellow]stopped.[/yellow] {terminal.escape(str(stop))}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except USER_ERRORS as error:
         if os.environ.get("DANLU_LOG_LEVEL") == "DEBUG":
@@ -378,7 +385,7 @@ def trace(
             more = {k: v for k, v in place.items() if k not in ("stage", "fate", "file")}
             print(f"{place['stage']:<15} {place['fate']:<12} {place['file']} {more or ''}")
         print(f"steps: {', '.join(map(str, journey['steps'])) or 'none'}")
-        print(f"checkpoints: {', '.join(c['name'] for c in journey['checkpoints']) or 'none'}")
+        print(f"checkpoints: {', '.join(journey['checkpoints']) or 'none'}")
 
     guarded(action)
 

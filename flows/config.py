@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tasks.clean.decontaminate import DecontaminateConfig
-from tasks.clean.filter import FilterConfig
-from tasks.dedup.semantic import SemanticConfig
 
 from tasks.clean.decode import DecodeConfig
+from tasks.clean.decontaminate import DecontaminateConfig
 from tasks.clean.extract import ExtractConfig
+from tasks.clean.filter import FilterConfig
 from tasks.clean.language import LanguageConfig
 from tasks.dedup.exact import ExactConfig
 from tasks.dedup.minhash import MinHashConfig
+from tasks.dedup.semantic import SemanticConfig
 from tasks.evaluate import EvaluateConfig
 from tasks.export import ExportConfig
 from tasks.ingest.config import IngestConfig

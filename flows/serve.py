@@ -84,7 +84,9 @@ def wait_until_up(api: str, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + STARTUP_SECONDS
     while not is_up(api):
         if server.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the Prefect server did not answer at {api} within {STARTUP_SECONDS} s; see its output above")
+            raise SystemExit(
+                f"the Prefect server did not answer at {api} within {STARTUP_SECONDS} s; see its output above"
+            )
         time.sleep(0.5)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from flows.engine import MissingInput
 from tasks.shards.splits import TRAIN
@@ -17,6 +16,9 @@ from tasks.stage import Stage
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store
 from training.config import TrainConfig
+from training.data import TokenDataset
+
+FATES = {"shard": "kept", "artifact": "kept", "removed": "dropped", "quarantine": "quarantined"}
 
 
 def trained(store: Store, pipeline: str) -> tuple[Dataset, Dataset, TrainConfig]:
@@ -25,7 +27,7 @@ def trained(store: Store, pipeline: str) -> tuple[Dataset, Dataset, TrainConfig]
     if train is None or shards is None:
         raise MissingInput(f"store {store.url} holds no training run of pipeline {pipeline!r}: run `danlu run` first")
     made_from = Dataset.find(store, "shards", train.manifest.inputs["shards"]["key"]) or shards
-    return train, made_from, TrainConfig.from_dict(train.manifest.facts["resolved_config"])
+    return train, made_from, TrainConfig.from_dict(train.manifest.facts["config"])
 
 
 def documents_of_step(store: Store, pipeline: str, step: int) -> list[dict[str, Any]]:
@@ -33,7 +35,7 @@ def documents_of_step(store: Store, pipeline: str, step: int) -> list[dict[str, 
     _, shards, config = trained(store, pipeline)
     if not 1 <= step <= config.steps:
         raise ValueError(f"step: expected 1 … {config.steps:,} (the length of the run), found {step}")
-    data = token_dataset(shards, "train", seq_len=config.seq_len, seed=config.seed)
+    data = training_data(shards, config)
     first = (step - 1) * config.global_batch_size
     rows = []
     for sample in range(first, first + config.global_batch_size):
@@ -61,35 +63,39 @@ def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], 
         dataset = current(store, pipeline, stage.name)
         if dataset is not None and dataset.manifest.account.rows:
             journey["stages"] += [{"stage": stage.name, **found} for found in find_document(dataset, document)]
+    journey["shards"] = [place["file"] for place in journey["stages"] if place["stage"] == "shards"]
     if not journey["stages"]:
         raise ValueError(f"document {document!r}: no stage of pipeline {pipeline!r} in {store.url} has seen that id")
     if current(store, pipeline, "train") is None:
         return journey
     train, shards, config = trained(store, pipeline)
-    data = token_dataset(shards, "train", seq_len=config.seq_len, seed=config.seed)
+    data = training_data(shards, config)
     epochs = -(-config.steps * config.global_batch_size // data.samples_per_epoch)
     steps = sorted({sample // config.global_batch_size + 1 for sample in data.samples_of(document, epochs)})
     journey["steps"] = [step for step in steps if step <= config.steps]
     first = journey["steps"][0] if journey["steps"] else None
-    saved = train.manifest.facts.get("checkpoints", [])
-    journey["checkpoints"] = [c for c in saved if first is not None and c["step"] >= first]
+    saved = train.manifest.facts["checkpoints"]
+    journey["checkpoints"] = [name for name in saved if first is not None and int(name.rsplit("-", 1)[-1]) >= first]
     return journey
 
 
-def find_document(dataset: Dataset, document: str) -> list[dict[str, Any]]:
-    """Where in one dataset a document is: kept, removed or quarantined, with file and evidence."""
-    found = []
-    for role, fate in (("shard", "kept"), ("removed", "dropped"), ("quarantine", "quarantined"), ("sequences", "kept")):
-        for entry in dataset.files(role):
-            with dataset.open(entry.name) as file:
-                fragment = ds.dataset(dataset.local(entry.name)) if dataset.store.is_local else None
-                if fragment is None:
-                    import pyarrow.parquet as pq
+def training_data(shards: Dataset, config: TrainConfig) -> TokenDataset:
+    """The samples that training read: the train split, its files side by side on a local disk."""
+    names = {entry.name for entry in shards.files("artifact") if entry.name.startswith(f"{TRAIN}/")}
+    paths = {name: shards.local(name) for name in sorted(names)}
+    stems = sorted(name.removesuffix(".idx") for name in names if name.endswith(".idx"))
+    folder = paths[f"{stems[0]}.idx"].parent.parent
+    return TokenDataset(folder, stems, digest=shards.digest, seq_len=config.seq_len, seed=config.seed)
 
-                    table = pq.read_table(file, filters=[("id", "=", document)])
-                else:
-                    table = fragment.to_table(filter=pc.field("id") == document)
-            for row in table.to_pylist():
-                known = {k: row[k] for k in ("reason", "evidence", "detail", "language") if row.get(k) is not None}
-                found.append({"fate": fate, "file": f"{dataset.folder}/{entry.name}", **known})
+
+def find_document(dataset: Dataset, document: str) -> list[dict[str, Any]]:
+    """Where in one dataset a document is: kept (a shard, or the sequences of a token shard), removed, quarantined."""
+    found = []
+    tables = [f for f in dataset.manifest.files if f.name.endswith(".parquet") and f.role in FATES]
+    for entry in sorted(tables, key=lambda f: f.name):
+        with dataset.open(entry.name) as file:
+            rows = pq.read_table(file, filters=[("id", "=", document)]).to_pylist()
+        for row in rows:
+            known = {k: row[k] for k in ("reason", "evidence", "detail", "language") if row.get(k) is not None}
+            found.append({"fate": FATES[entry.role], "file": f"{dataset.folder}/{entry.name}", **known})
     return found
