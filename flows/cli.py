@@ -21,7 +21,7 @@ from rich.table import Table
 from flows import terminal
 from flows.config import to_yaml
 from flows.engine import MissingInput, Request, Run, stage_name, upto
-from flows.pretrain import STAGES
+from flows.order import STAGES
 from tasks.settings import ConfigError
 from tasks.spread import WorkerDied
 from tasks.stage import Stage
@@ -449,3 +449,7 @@ for _stage in STAGES:
 def main() -> None:
     """Entry point of the `danlu` command."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Raw text to checkpoint: the order of the stages, named here once, and the flow that runs them."""
+"""Raw text to checkpoint: the flow that runs all stages, in the order of flows/order.py."""
 
 from __future__ import annotations
 
@@ -9,33 +9,8 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.artifacts import PrefectWatcher, publish_summary
 from flows.engine import Request, Run, upto
-from tasks import evaluate, export, mix, train
-from tasks.clean import decode, decontaminate, extract, filter, language
-from tasks.dedup import exact, minhash, semantic
-from tasks.ingest import stage as ingest
-from tasks.report import build as report
-from tasks.shards import stage as shards
+from flows.order import STAGES
 from tasks.stage import Stage, StageResult
-from tasks.tokenizer import stage as tokenizer
-
-STAGES: tuple[Stage, ...] = (
-    ingest.STAGE,  # raw files -> records, broken ones in quarantine
-    decode.STAGE,  # bytes -> text
-    extract.STAGE,  # HTML and Markdown -> main text
-    language.STAGE,  # language and script; metrics measured
-    filter.STAGE,  # length, repetition, symbols, licence
-    exact.STAGE,  # same text
-    minhash.STAGE,  # near-duplicates, verified
-    semantic.STAGE,  # same meaning
-    decontaminate.STAGE,  # what the evaluation sets hold
-    mix.STAGE,  # shares of the sources
-    tokenizer.STAGE,  # SentencePiece
-    shards.STAGE,  # .bin/.idx and the way back to documents
-    train.STAGE,  # DeepSpeed
-    evaluate.STAGE,  # perplexity, bits per byte, samples
-    export.STAGE,  # Hugging Face
-    report.STAGE,  # one HTML page
-)
 
 
 def is_infrastructure(task: Any, run: Any, state: Any) -> bool:

@@ -9,7 +9,8 @@ from prefect import flow
 
 from flows.artifacts import PrefectWatcher, publish_summary
 from flows.engine import Request, Run, upto
-from flows.pretrain import STAGES, run_stage_task
+from flows.order import STAGES
+from flows.pretrain import run_stage_task
 
 
 @flow(name="refresh", persist_result=False, validate_parameters=False)

@@ -11,7 +11,8 @@ from prefect import Flow, flow
 
 from flows.artifacts import PrefectWatcher
 from flows.engine import Request, Run
-from flows.pretrain import STAGES, run_stage_task
+from flows.order import STAGES
+from flows.pretrain import run_stage_task
 from tasks.stage import Stage
 
 

@@ -24,18 +24,18 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from tasks.generate import GenerateConfig, Prompt, generate_all
 from tasks.stage import Stage, StageRun
 from tasks.tokenizer.model import EOS_ID
 from tasks.trained import ModelError, fixed_threads, load_model, load_state, load_tokenizer
 from tasks.validation import HeldOut, held_out_documents
-from training.model import Decoder
+
+if TYPE_CHECKING:  # torch loads when a model does: the command line answers without it
+    from training.model import Decoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +113,6 @@ def windows(document: int, tokens: np.ndarray, seq_len: int, stride: int) -> lis
     return cut
 
 
-@torch.inference_mode()
 def score(model: Decoder, documents: Sequence[np.ndarray], seq_len: int, stride: int, batch_size: int) -> list[float]:
     """Nats of each document. Windows are batched by length; padding comes last, where causal attention ignores it."""
     cut = [window for i, tokens in enumerate(documents) for window in windows(i, tokens, seq_len, stride)]
@@ -121,15 +120,27 @@ def score(model: Decoder, documents: Sequence[np.ndarray], seq_len: int, stride:
     nats = [0.0] * len(documents)
     for start in range(0, len(cut), batch_size):
         batch = cut[start : start + batch_size]
-        line_BT = torch.full((len(batch), max(len(w.tokens) for w in batch)), EOS_ID, dtype=torch.int64)
-        for row, window in enumerate(batch):
-            line_BT[row, : len(window.tokens)] = torch.from_numpy(window.tokens)
+        for window, found in zip(batch, score_batch(model, batch), strict=True):
+            nats[window.document] += found
+    return nats
+
+
+def score_batch(model: Decoder, batch: Sequence[Window]) -> list[float]:
+    """Nats of each window's scored tokens, in one forward pass."""
+    import torch
+    import torch.nn.functional as F
+
+    line_BT = torch.full((len(batch), max(len(w.tokens) for w in batch)), EOS_ID, dtype=torch.int64)
+    for row, window in enumerate(batch):
+        line_BT[row, : len(window.tokens)] = torch.from_numpy(window.tokens)
+    with torch.inference_mode():
         logits_BTV = model(line_BT[:, :-1]).float()
         loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), line_BT[:, 1:], reduction="none").double()
-        for row, window in enumerate(batch):
-            last = len(window.tokens) - 1
-            nats[window.document] += float(loss_BT[row, last - window.num_scored : last].sum())
-    return nats
+    lasts = [len(window.tokens) - 1 for window in batch]
+    return [
+        float(loss_BT[row, last - window.num_scored : last].sum())
+        for row, (window, last) in enumerate(zip(batch, lasts, strict=True))
+    ]
 
 
 def choose(documents: Iterable[HeldOut], config: EvaluateConfig) -> tuple[list[HeldOut], dict[tuple[str, str], int]]:

@@ -14,10 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import save_file
+from typing import TYPE_CHECKING, Any
 
 from tasks.model_card import model_card
 from tasks.stage import Stage, StageRun
@@ -25,7 +22,11 @@ from tasks.store.dataset import Dataset
 from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from tasks.trained import fixed_threads, load_model, load_state, load_tokenizer
 from training.hugging_face import hugging_face_config, to_hugging_face
-from training.model import Decoder
+
+if TYPE_CHECKING:  # torch loads when a model does: the command line answers without it
+    import torch
+
+    from training.model import Decoder
 
 FOLDER = "hf"
 SAMPLE_TEXTS = (
@@ -62,6 +63,8 @@ class ExportConfig:
 
 def write_folder(folder: Path, model: Decoder, tokenizer_files: Mapping[str, bytes]) -> None:
     """The Hugging Face folder without its model card."""
+    from safetensors.torch import save_file
+
     for name, content in tokenizer_files.items():
         (folder / name).write_bytes(content)
     config = hugging_face_config(model.config, bos_token_id=BOS_ID, eos_token_id=EOS_ID) | {"pad_token_id": PAD_ID}
@@ -79,14 +82,16 @@ def write_json(path: Path, value: Any) -> None:
 
 def check_tokens_batch(model: Decoder, config: ExportConfig) -> torch.Tensor:
     """Fixed random ids: every run compares the same, and rare ids are as likely as frequent ones."""
+    import torch
+
     length = min(config.check_tokens, model.config.max_seq_len)
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, model.config.vocab_size, (config.check_sequences, length), generator=generator)
 
 
-@torch.inference_mode()
 def logit_difference(folder: Path, model: Decoder, tokens_BT: torch.Tensor) -> float:
     """max |Δ| between `transformers`' logits and ours. Raises ExportError when it finds missing or extra weights."""
+    import torch
     import transformers  # 2 s, and only this stage needs it
 
     transformers.utils.logging.disable_progress_bar()
@@ -97,8 +102,8 @@ def logit_difference(folder: Path, model: Decoder, tokens_BT: torch.Tensor) -> f
     odd = {key: sorted(report[key]) for key in ("missing_keys", "unexpected_keys", "mismatched_keys") if report[key]}
     if odd:
         raise ExportError(f"transformers reads the export with {odd}; the layout in training/hugging_face.py is wrong")
-    difference = (theirs.eval()(tokens_BT).logits - model(tokens_BT)).abs().max()
-    return float(difference)
+    with torch.inference_mode():
+        return float((theirs.eval()(tokens_BT).logits - model(tokens_BT)).abs().max())
 
 
 def differing_texts(folder: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:

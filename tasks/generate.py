@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from tasks.tokenizer.model import EOS_ID, Tokenizer
-from training.model import Decoder
+
+if TYPE_CHECKING:  # torch loads when a model does: the command line answers without it
+    from training.model import Decoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,16 +60,18 @@ class Prompt:
         return cls(tokenizer.decode(ids), ids, f"{language} document {document_id}")
 
 
-@torch.inference_mode()
 def continue_tokens(
     model: Decoder, prompt: Sequence[int], temperature: float, seed: int, config: GenerateConfig
 ) -> list[int]:
     """Up to `max_new_tokens` ids after EOS + prompt; ends before EOS."""
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
     line = [EOS_ID, *prompt]
     for _ in range(config.max_new_tokens):
         context_BT = torch.tensor([line[-model.config.max_seq_len :]])
-        logits_V = model(context_BT)[0, -1].float()
+        with torch.inference_mode():
+            logits_V = model(context_BT)[0, -1].float()
         if temperature == 0:
             token = int(logits_V.argmax())
         else:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.store.dataset import Dataset
-from training.model import Decoder
+
+if TYPE_CHECKING:
+    from training.model import Decoder
 
 LOAD = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -18,12 +18,10 @@ from typing import Any
 
 from tasks.stage import Stage, StageRun
 from tasks.store.dataset import Dataset
-from training import checkpoint as checkpoints
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
 from training.launch import LaunchResult, launch
 from training.metrics import read_rows
-from training.model import Decoder
 
 ARTIFACTS = ("model.safetensors", "state.json")
 LOGS = ("metrics.jsonl", "events.jsonl", "launcher.log")
@@ -104,6 +102,8 @@ def publish(run: StageRun, spec: RunSpec, result: LaunchResult) -> None:
 
 
 def facts(spec: RunSpec, work_dir: Path) -> dict[str, Any]:
+    from training import checkpoint as checkpoints  # loads torch: the command line answers without it
+
     rows = list(read_rows(work_dir / "metrics.jsonl"))
     steps = [row for row in rows if row["kind"] == "step"]
     validation = [row["loss"] for row in rows if row["kind"] == "validation"]
@@ -124,6 +124,8 @@ def facts(spec: RunSpec, work_dir: Path) -> dict[str, Any]:
 
 def num_parameters(config: TrainConfig) -> int:
     import torch
+
+    from training.model import Decoder
 
     with torch.device("meta"):
         return Decoder(config.model).num_parameters()

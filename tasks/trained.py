@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import Any
-
-import torch
-from safetensors.torch import load_file
+from typing import TYPE_CHECKING, Any
 
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import StoreError
 from tasks.tokenizer.model import Tokenizer
 from training.config import ModelConfig
-from training.model import Decoder
+
+if TYPE_CHECKING:  # torch loads when a model does: the command line answers without it
+    from training.model import Decoder
 
 WEIGHTS, STATE = "model.safetensors", "state.json"
 
@@ -45,6 +44,11 @@ def load_state(train: Dataset) -> dict[str, Any]:
 
 def load_model(train: Dataset) -> Decoder:
     """The trained decoder. Raises ModelError for weights that are not finite or do not fit their config."""
+    import torch
+    from safetensors.torch import load_file
+
+    from training.model import Decoder
+
     config = ModelConfig(**load_state(train)["config"]["model"])
     weights = load_file(train.local(artifact(train, WEIGHTS)))
     broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
@@ -75,6 +79,8 @@ def load_tokenizer(tokenizer: Dataset, model: Decoder) -> Tokenizer:
 @contextlib.contextmanager
 def fixed_threads(num_threads: int) -> Iterator[None]:
     """The CPU's sums depend on how many threads share them: fix it inside, restore it after."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:

@@ -10,13 +10,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 LIBRARIES = ("torch", "deepspeed", "numpy", "safetensors", "transformers")
 
 
 @functools.cache
 def describe_environment() -> dict[str, Any]:
+    import torch
+
     return {
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},

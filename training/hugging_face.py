@@ -9,11 +9,12 @@ out   state dict and config.json values for LlamaForCausalLM (or Qwen3ForCausalL
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from training.config import ModelConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def to_hugging_face(state_dict: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

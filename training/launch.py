@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import training
-from training import checkpoint as checkpoints
 from training import processes, toolchain
 from training.config import RunSpec, TrainConfig
 from training.metrics import Tail
@@ -188,6 +187,8 @@ def forward(tail: Tail, on_progress: Callable[[dict[str, Any]], None] | None) ->
 
 def judge(work_dir: Path, run_id: str, code: int | None, seconds: float, build_seconds: float) -> LaunchResult:
     """A result of this very launch with a checkpoint that verifies is a success; an exit code alone proves nothing."""
+    from training import checkpoint as checkpoints  # loads torch: the command line answers without it
+
     path = work_dir / RESULT_FILE
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if result.get("run_id") != run_id:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from datasketch.lsh import _optimal_param
 
 LEADERS = 8
 MAX_PAIRS = 1 << 18  # pairs handed over at once: 4 MiB
@@ -27,6 +26,8 @@ MAX_PAIRS = 1 << 18  # pairs handed over at once: 4 MiB
 @functools.cache
 def bands_and_rows(threshold: float, num_perm: int, false_negative_weight: float) -> tuple[int, int]:
     """What datasketch's MinHashLSH would choose. Since false positives are verified away, misses weigh far more."""
+    from datasketch.lsh import _optimal_param  # loads scipy, 0.5 s
+
     bands, rows = _optimal_param(threshold, num_perm, 1 - false_negative_weight, false_negative_weight)
     return int(bands), int(rows)
 

@@ -17,11 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 Point = tuple[float, float]
 
 MAX_POINTS = 800  # twice the pixels that a phone has across
@@ -67,6 +62,11 @@ def thin(points: Sequence[Point], max_points: int = MAX_POINTS) -> list[Point]:
 
 def draw(panel: Panel) -> str:
     """The panel as an `<svg>` element that scales with its container."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     series = {label: thin(points) for label, points in panel.series.items()}
     settings: Any = {**STYLE, "svg.hashsalt": f"danlu {panel.title}"}
     with matplotlib.rc_context(settings):

@@ -109,11 +109,14 @@ def _is_infrastructure(name: str) -> bool:
 
 def _source_file(name: str) -> Path | None:
     """The file of a project module; None when the name is an attribute of a module, not a module."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin else None
+    package, *rest = name.split(".")
+    spec = importlib.util.find_spec(package)  # of a whole dotted name it would import what is above: torch, for a key
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder, *rest)
+        for candidate in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+            if candidate.is_file():
+                return candidate
+    return None
 
 
 def _imports(tree: ast.AST, module: str, is_package: bool) -> set[str]:
