@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from flows.config import PipelineConfig, load_config, to_yaml
@@ -49,6 +50,14 @@ class Request:
     workers: int | None = None
     name: str | None = None
 
+    def anywhere(self) -> Request:
+        """The same request with absolute paths: `danlu resume` may be called from another folder."""
+        return dataclasses.replace(
+            self,
+            recipe=absolute(self.recipe) if self.recipe else None,
+            inputs=tuple(absolute(path) for path in self.inputs),
+        )
+
     def command(self) -> str:
         """The shell command that asks for the same."""
         words = ["danlu", "run"]
@@ -58,6 +67,11 @@ class Request:
         words += [w for setting in self.settings for w in ("--set", setting)]
         words += ["--until", self.until] if self.until else []
         return shlex.join(words)
+
+
+def absolute(path: str) -> str:
+    """A local path made absolute; a URL as it is."""
+    return path if "://" in path else str(Path(path).expanduser().absolute())
 
 
 def default_workers() -> int:
@@ -81,7 +95,7 @@ class Run:
         """Save the request and the resolved settings as the pipeline's latest."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {
-            "request": dataclasses.asdict(self.request),
+            "request": dataclasses.asdict(self.request.anywhere()),
             "at": now,
             "host": platform.node(),
             "python": sys.version,
