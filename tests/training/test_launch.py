@@ -92,7 +92,8 @@ def test_a_failing_run_reports_the_end_of_its_log(make_spec):
 
 
 def test_a_stop_request_saves_and_the_next_launch_goes_on(make_spec):
-    whole, parted = make_spec("whole", backend="torch", steps=400), make_spec("parted", backend="torch", steps=400)
+    settings: dict[str, Any] = {"backend": "torch", "steps": 200, "checkpoint_interval_steps": 100}
+    whole, parted = make_spec("whole", **settings), make_spec("parted", **settings)
     launch(whole)
 
     def stop_early(row: dict[str, Any]) -> None:
@@ -101,7 +102,7 @@ def test_a_stop_request_saves_and_the_next_launch_goes_on(make_spec):
 
     stopped = launch(parted, stop_early)
     assert stopped.status == "stopped"
-    assert 13 <= stopped.step < 400
+    assert 13 <= stopped.step < 200
     assert launch(parted).status == "finished"
     assert losses(whole.work_dir) == losses(parted.work_dir)
 
