@@ -71,12 +71,13 @@ def load_config(
     values = read_recipe(path)
     if inputs:
         named = [source for given in inputs for source in sources_from_path(given)]
-        values["ingest"] = {**values.get("ingest", {}), "sources": [to_dict(s) for s in unique_names(named)]}
+        values["ingest"] = {**(values.get("ingest") or {}), "sources": [to_dict(s) for s in unique_names(named)]}
     for setting in settings:
         apply_setting(values, setting)
     if name:
         values["name"] = name
-    if not values.get("ingest", {}).get("sources"):
+    values = {k: {} if v is None and k != "name" else v for k, v in values.items()}  # `filter:` with nothing below it
+    if not values.get("ingest") or (isinstance(values["ingest"], dict) and not values["ingest"].get("sources")):
         raise ConfigError("no input: give --input PATH, or a recipe (--config FILE) with ingest.sources")
     return wire(from_dict(PipelineConfig, values))
 
@@ -101,16 +102,25 @@ def apply_setting(values: dict[str, Any], setting: str) -> None:
     key, separator, text = setting.partition("=")
     if not separator or not key:
         raise ConfigError(f"--set {setting!r}: expected key=value, such as filter.min_chars=100")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {key}: {text!r} is not valid YAML: {error}") from error
     *parents, last = key.split(".")
     node: Any = values
-    for parent in parents:
-        node = node[list_index(node, parent, key)] if isinstance(node, list) else node.setdefault(parent, {})
+    for depth, parent in enumerate(parents, 1):
+        if isinstance(node, list):
+            node = node[list_index(node, parent, key)]
+        else:
+            if node.get(parent) is None:
+                node[parent] = {}
+            node = node[parent]
+        if not isinstance(node, dict | list):
+            raise ConfigError(f"--set {key}: {'.'.join(parents[:depth])} holds the value {node!r}, not settings")
     if isinstance(node, list):
-        node[list_index(node, last, key)] = yaml.safe_load(text)
-    elif isinstance(node, dict):
-        node[last] = yaml.safe_load(text)
+        node[list_index(node, last, key)] = value
     else:
-        raise ConfigError(f"--set {key}: {'.'.join(parents)} holds a value, not settings")
+        node[last] = value
 
 
 def list_index(node: list[Any], text: str, key: str) -> int:
