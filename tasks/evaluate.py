@@ -43,6 +43,7 @@ class EvaluateConfig:
     """How much is scored and how."""
 
     max_documents: int = 50  # per source and language
+    max_group_tokens: int = 20_000  # of a source and language together; 1,300 tokens/s at 2.7 M parameters on one core
     max_document_tokens: int = 65_536  # longer documents are not scored, and counted
     seq_len: int = 0  # of the window; 0: the length the model was trained at
     stride: int = 0  # tokens between windows; 0: half of seq_len
@@ -51,7 +52,7 @@ class EvaluateConfig:
     generate: GenerateConfig = field(default_factory=GenerateConfig)
 
     def __post_init__(self) -> None:
-        for name in ("max_documents", "max_document_tokens", "batch_size", "num_threads"):
+        for name in ("max_documents", "max_group_tokens", "max_document_tokens", "batch_size", "num_threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.seq_len < 0 or self.stride < 0 or (self.seq_len and self.stride > self.seq_len):
@@ -151,9 +152,16 @@ def choose(documents: Iterable[HeldOut], config: EvaluateConfig) -> tuple[list[H
     chosen, skipped = [], {}
     for group, members in sorted(groups.items()):
         fitting = sorted((d for d in members if 0 < d.num_tokens <= config.max_document_tokens), key=lambda d: d.id)
-        chosen += fitting[: config.max_documents]
-        skipped[group] = len(members) - len(fitting[: config.max_documents])
+        taken = within(fitting[: config.max_documents], config.max_group_tokens)
+        chosen += taken
+        skipped[group] = len(members) - len(taken)
     return chosen, skipped
+
+
+def within(documents: list[HeldOut], max_tokens: int) -> list[HeldOut]:
+    """The first documents, as many as `max_tokens` hold, and at least one."""
+    totals = np.cumsum([d.num_tokens for d in documents])
+    return documents[: max(1, int(np.searchsorted(totals, max_tokens, side="right")))]
 
 
 def tables(scores: dict[tuple[str, str], Score]) -> dict[str, Any]:
@@ -194,8 +202,9 @@ def run(run: StageRun) -> None:
     found = tables(scores)
     note = (
         f"Validation documents scored whole, in windows of {seq_len} tokens that advance by {stride}; each begins "
-        f"after an end-of-document token. At most {config.max_documents} documents per source and language, of at most "
-        f"{config.max_document_tokens:,} tokens; the others are counted as not scored."
+        f"after an end-of-document token. At most {config.max_documents} documents and {config.max_group_tokens:,} "
+        f"tokens per source and language, and no document above {config.max_document_tokens:,}; the others are counted "
+        "as not scored."
     )
     write_json(run, "evaluation.json", {"note": note, "seq_len": seq_len, "stride": stride, **found})
     write_json(run, "samples.json", generated)

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from tasks.document import Dropped, Kept, Outcome, Quarantined
 from tasks.settings import key_settings, to_dict
-from tasks.spread import spread
+from tasks.spread import shutdown, spread
 from tasks.store import manifest as manifests
 from tasks.store.account import Account, AccountError
 from tasks.store.dataset import Dataset, current, dataset_folder, set_current
@@ -68,6 +68,7 @@ class Stage:
     also: tuple[str, ...] = ()  # modules that it runs in another process, where no import shows them
     raw_inputs: Callable[[Any], dict[str, str]] | None = None  # config -> digests of files from outside the store
     optional_inputs: tuple[str, ...] = ()  # read when they are there
+    ends_workers: bool = False  # wants the machine's memory: the Ray session ends before it runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,6 +385,8 @@ def run_stage(
     else:
         why = why_rerun(current(store, pipeline, stage.name), key_parts)
     log.info("%s: runs because %s", stage.name, "; ".join(why))
+    if stage.ends_workers:
+        shutdown()
     code_digest = digest_of([key_parts["format"], key_parts["code"], key_parts["libraries"]])
     with tempfile.TemporaryDirectory(prefix="danlu-") as scratch:
         run = StageRun(

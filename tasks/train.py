@@ -138,5 +138,6 @@ STAGE = Stage(
     inputs=("shards", "tokenizer"),
     run=run,
     summary="Train the decoder on the token shards under the deepspeed launcher, resuming what was begun.",
+    ends_workers=True,
     also=("training.rank", "training.train", "training.deepspeed_engine"),
 )
