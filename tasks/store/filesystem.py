@@ -78,12 +78,7 @@ class Store:
         try:
             yield Path(path)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreError(
-                    f"{self.path(name)}: no space left while writing. Free some (`danlu gc`) and run the same command "
-                    "again: it resumes at the shards that are missing."
-                ) from error
-            raise
+            raise named_full_disk(error, self.path(name)) from error
         finally:
             Path(path).unlink(missing_ok=True)
 
@@ -143,6 +138,16 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in found)
+
+
+def named_full_disk(error: OSError, where: object) -> Exception:
+    """A StoreError that says what to do when the disk is full; any other error as it is."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    return StoreError(
+        f"{where}: no space left while writing. Free some (`danlu gc`) and run the same command again: it resumes at "
+        "the shards that are missing."
+    )
 
 
 def sha256_file(path: Path) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.document import Document, Dropped, Origin, Quarantined, RawRecord
+from tasks.store.filesystem import named_full_disk
 from tasks.store.manifest import FileEntry
 
 ORIGIN = pa.struct([("file", pa.string()), ("record", pa.int64()), ("offset", pa.int64())])
@@ -115,7 +116,7 @@ class TableWriter:
     """Rows into one local Parquet file, row group by row group."""
 
     def __init__(self, path: Path, schema: pa.Schema):
-        self.schema, self.rows, self.bytes = schema, 0, 0
+        self.path, self.schema, self.rows, self.bytes = path, schema, 0, 0
         self._writer = pq.ParquetWriter(path, schema, compression="zstd", compression_level=3)
         self._pending: list[dict[str, Any]] = []
         self._pending_bytes = 0
@@ -131,12 +132,18 @@ class TableWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            self._writer.write_table(pa.Table.from_pylist(self._pending, schema=self.schema))
+            try:
+                self._writer.write_table(pa.Table.from_pylist(self._pending, schema=self.schema))
+            except OSError as error:
+                raise named_full_disk(error, self.path) from error
             self._pending, self._pending_bytes = [], 0
 
     def close(self) -> None:
         self._flush()
-        self._writer.close()
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise named_full_disk(error, self.path) from error
 
 
 def entry_of(path: Path, name: str, role: str, rows: int, sha256: str) -> FileEntry:

@@ -19,7 +19,8 @@ def recipe(tmp_path: Path) -> Path:
     path = tmp_path / "recipe.yaml"
     path.write_text(
         "name: own\ningest:\n  sources:\n"
-        "    - {name: good, path: '${recipe}/good', priority: 3, share: 0.7}\n    - {name: web, path: '${recipe}/web'}\n"
+        "    - {name: good, path: '${recipe}/good', priority: 3, share: 0.7}\n"
+        "    - {name: web, path: '${recipe}/web'}\n"
     )
     return path
 
