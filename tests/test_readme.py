@@ -39,7 +39,7 @@ def test_every_path_of_the_tree_exists() -> None:
 def test_every_module_is_in_the_tree() -> None:
     named = set(tree_paths())
     modules = [p.relative_to(ROOT).as_posix() for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
-    modules += [p.relative_to(ROOT).as_posix() for p in (ROOT / "recipes").glob("*.*")]
+    modules += [p.relative_to(ROOT).as_posix() for p in (ROOT / "recipes").glob("*.[py]*")]
     assert sorted(m for m in modules if not m.endswith("__init__.py") and m not in named) == []
 
 
