@@ -97,7 +97,11 @@ class Danlu:
 
     def __call__(self, *args: str | Path, code: int = 0, **environment: str) -> Answer:
         process, mark = self.start(*args, **environment)
-        out, err = process.communicate(timeout=280)
+        try:
+            out, err = process.communicate(timeout=280)
+        except BaseException:
+            process.kill()
+            raise
         assert process.returncode == code, f"exit code {process.returncode}\n{out[-2000:]}\n{err[-4000:]}"
         return Answer(process.returncode, out, err, mark)
 

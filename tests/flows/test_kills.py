@@ -23,7 +23,7 @@ STAGES = (
 )  # fmt: skip
 ROUNDS = int(os.environ.get("DANLU_KILL_MATRIX", "0"))
 SEED = os.environ.get("DANLU_KILL_SEED", "0")
-CASES = [(s, n) for s in STAGES for n in range(ROUNDS)] or [("ingest", 0), ("minhash_dedup", 1), ("train", 1)]
+CASES = [(s, n) for s in STAGES for n in range(ROUNDS)] or [("minhash_dedup", 1), ("train", 1)]
 HEAVY = ("--set", "semantic_dedup.enabled=true", "--set", "train.backend=deepspeed", "--set", "train.world_size=2",
          "--set", "train.micro_batch_size=2", "--workers", "2") if ROUNDS else ("--workers", "1")  # fmt: skip
 WRITE_LAST = ("evaluate", "export")  # they compute first and write at once, when it is too late to kill them
