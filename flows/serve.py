@@ -2,6 +2,12 @@
 
 For one machine. On a cluster run `prefect server start` on PostgreSQL, `prefect deploy --all --prefect-file
 deployments/prefect.yaml`, and `prefect worker start --pool danlu` where the work should happen.
+
+Nothing outlives it. Server and worker run in sessions of their own, so that Ctrl-C reaches only this process, which
+stops them in order: flow runs first (training saves), then the worker, then the server, which by then knows how each
+run ended. Should this process be killed outright, they die with it (training/processes.py).
+
+in    DANLU_HOST, DANLU_PORT (127.0.0.1:4200); PREFECT_HOME (where the server keeps its database)
 """
 
 from __future__ import annotations
@@ -13,50 +19,92 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from pathlib import Path
+
+import psutil
+import yaml
+
+from training import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 POOL = "danlu"
 STARTUP_SECONDS = 120  # the first start creates the database: 17 s were seen on 2 busy cores
-STOP_SECONDS = 40  # more than the 30 s that a worker gives its flow runs
+FLOW_STOP_SECONDS = 40  # a training run has stop_grace_seconds to save
+STOP_SECONDS = 5  # an idle worker takes 15 s and more to notice; it has nothing to lose
+DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_WORKER_QUERY_SECONDS": "3",  # a run starts this soon after `prefect deployment run`; Prefect's own is 10
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,training",  # their warnings join the log of the flow run
+}
 
 
 def main() -> int:
     """Start everything, say where it is, wait, stop everything."""
     host, port = os.environ.get("DANLU_HOST", "127.0.0.1"), os.environ.get("DANLU_PORT", "4200")
     api = f"http://{host}:{port}/api"
-    environment = {
-        **os.environ,
-        "PREFECT_API_URL": api,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DANLU_ROOT": str(ROOT),
-    }
-    children: list[subprocess.Popen[bytes]] = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    environment = serve_environment(api)
+    server = worker = None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
     try:
         if is_up(api):
             print(f"a Prefect server already answers at {api}; using it", flush=True)
         else:
-            children.append(start(environment, "server", "start", "--host", host, "--port", port))
-            wait_until_up(api, children[0])
+            print(f"starting a Prefect server at {api}", flush=True)
+            server = start(environment, "server", "start", "--host", host, "--port", port)
+            wait_until_up(api, server)
         prefect(environment, "work-pool", "create", POOL, "--type", "process", "--overwrite")
         prefect(environment, "--no-prompt", "deploy", "--all", "--prefect-file", str(PREFECT_FILE))
-        children.append(start(environment, "worker", "start", "--pool", POOL, "--type", "process"))
-        print(
-            f"\nready. UI: http://{host}:{port}\nIn another shell:\n"
-            f"  export PREFECT_API_URL={api}\n  prefect deployment run pretrain/sample\n  prefect artifact ls\n",
-            flush=True,
-        )
-        while all(child.poll() is None for child in children):
+        worker = start(environment, "worker", "start", "--pool", POOL, "--type", "process")
+        print(ready_text(host, port, api), flush=True)
+        while all(child.poll() is None for child in (server, worker) if child):
             time.sleep(0.5)
         print("the server or the worker ended on its own; see its output above", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         return 0
+    except (subprocess.CalledProcessError, ServerDown) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     finally:
-        for child in reversed(children):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # stopping is bounded; a second Ctrl-C must not leave half of it
+        print("stopping", flush=True)
+        stop_flow_runs(worker)
+        for child in (worker, server):
             stop(child)
+        processes.kill_marked(environment[processes.MARK], grace_seconds=5.0)
+
+
+class ServerDown(RuntimeError):
+    """The Prefect server did not come up."""
+
+
+def interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def serve_environment(api: str) -> dict[str, str]:
+    """What server, worker and flow runs see: one API, one root, and a mark to find them by."""
+    return {
+        **DEFAULTS,
+        **os.environ,
+        "PREFECT_API_URL": api,
+        "DANLU_ROOT": str(ROOT),
+        processes.MARK: uuid.uuid4().hex,
+        processes.OWNER: processes.identify(os.getpid()),
+    }
+
+
+def ready_text(host: str, port: str, api: str) -> str:
+    deployments = yaml.safe_load(PREFECT_FILE.read_text(encoding="utf-8"))["deployments"]
+    names = [f"{d['entrypoint'].split(':')[1]}/{d['name']}" for d in deployments]
+    return (
+        f"deployments: {', '.join(names)}\n\nready. UI: http://{host}:{port}\nIn another shell:\n"
+        f"  export PREFECT_API_URL={api}\n  prefect deployment run pretrain/sample\n  prefect artifact ls\n"
+    )
 
 
 def command(*words: str) -> list[str]:
@@ -64,11 +112,19 @@ def command(*words: str) -> list[str]:
 
 
 def start(environment: dict[str, str], *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command(*words), env=environment, cwd=ROOT)
+    """A Prefect command that runs on, tied to this process."""
+    tied = [sys.executable, "-m", "training.processes", str(os.getpid())]
+    return subprocess.Popen([*tied, *command(*words)], env=environment, cwd=ROOT, start_new_session=True)
 
 
 def prefect(environment: dict[str, str], *words: str) -> None:
-    subprocess.run(command(*words), env=environment, cwd=ROOT, check=True)
+    """A Prefect command that ends; its output is shown when it fails."""
+    done = subprocess.run(
+        command(*words), env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr, flush=True)
+        raise subprocess.CalledProcessError(done.returncode, ["prefect", *words])
 
 
 def is_up(api: str) -> bool:
@@ -83,15 +139,27 @@ def is_up(api: str) -> bool:
 def wait_until_up(api: str, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + STARTUP_SECONDS
     while not is_up(api):
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(
-                f"the Prefect server did not answer at {api} within {STARTUP_SECONDS} s; see its output above"
-            )
+        if server.poll() is not None:
+            raise ServerDown(f"the Prefect server ended with code {server.returncode}; see its output above")
+        if time.monotonic() > deadline:
+            raise ServerDown(f"the Prefect server did not answer at {api} within {STARTUP_SECONDS} s")
         time.sleep(0.5)
 
 
-def stop(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
+def stop_flow_runs(worker: subprocess.Popen[bytes] | None) -> None:
+    """SIGTERM to the flow runs (the worker's children), which save and end; the worker then reports them."""
+    if worker is None or worker.poll() is not None:
+        return
+    runs = psutil.Process(worker.pid).children()
+    for run in runs:
+        run.terminate()
+    psutil.wait_procs(runs, timeout=FLOW_STOP_SECONDS)
+    if runs:
+        time.sleep(2.0)  # for the worker to tell the server
+
+
+def stop(child: subprocess.Popen[bytes] | None) -> None:
+    if child is not None and child.poll() is None:
         child.terminate()
         try:
             child.wait(STOP_SECONDS)
