@@ -63,10 +63,21 @@ DEFAULT_STORE = "out/store"
 
 
 def has_prefect_api() -> bool:
-    """Whether a Prefect server is configured (the environment, or the active profile)."""
+    """Whether a Prefect server is configured (the environment, or the active profile).
+
+    Raises ConfigError when one is and does not answer.
+    """
     from prefect.settings import PREFECT_API_URL
 
-    return bool(os.environ.get("PREFECT_API_URL") or PREFECT_API_URL.value())
+    from flows.serve import is_up
+
+    api = os.environ.get("PREFECT_API_URL") or PREFECT_API_URL.value()
+    if api and not is_up(api):
+        raise ConfigError(
+            f"PREFECT_API_URL is {api}, and no Prefect server answers there. Start one (`make serve`), or unset the "
+            "variable to run without."
+        )
+    return bool(api)
 
 
 def execute(request: Request, stages: list[Stage], as_json: bool) -> None:

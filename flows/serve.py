@@ -46,7 +46,7 @@ def main() -> int:
     api = f"http://{host}:{port}/api"
     environment = serve_environment(api)
     server = worker = None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # a background job starts with SIGINT ignored
         signal.signal(number, interrupt)
     try:
         if is_up(api):
