@@ -10,6 +10,7 @@ import time
 from typing import Any
 from uuid import UUID
 
+from prefect import get_run_logger
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -19,8 +20,10 @@ from prefect.artifacts import (
 )
 
 from flows.engine import Run, Watcher
+from flows.terminal import account_line
 from tasks.stage import Stage, StageResult
 from tasks.store.account import Account
+from training import processes
 
 SECONDS_BETWEEN_UPDATES = 2.0  # an update is a request to the server; SQLite dislikes many writers
 
@@ -33,6 +36,7 @@ class PrefectWatcher:
     def __init__(self) -> None:
         self._artifact: UUID | None = None
         self._updated = 0.0
+        processes.watch_owner()  # under `make serve`: a flow run does not outlive it, not even its SIGKILL
 
     def stage_started(self, stage: Stage) -> None:
         key = f"progress-{slug(stage.name)}"
@@ -46,10 +50,11 @@ class PrefectWatcher:
             update_progress_artifact(self._artifact, 100.0 * done / total, description=f"{stage}: {note}")
 
     def stage_finished(self, stage: Stage, result: StageResult) -> None:
-        if self._artifact:
-            verb = "cached" if result.cached else f"ran {result.seconds:.1f} s"
-            update_progress_artifact(self._artifact, 100.0, description=f"{stage.name}: {verb}")
         account = result.dataset.manifest.account
+        verb = "cached" if result.cached else f"ran {result.seconds:.1f} s"
+        get_run_logger().info("%s: %s  %s", stage.name, verb, account_line(account))
+        if self._artifact:
+            update_progress_artifact(self._artifact, 100.0, description=f"{stage.name}: {verb}")
         if account.rows:
             create_table_artifact(account_table(account), key=f"account-{slug(stage.name)}", description=stage.summary)
         create_link_artifact(
