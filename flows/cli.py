@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -459,6 +460,7 @@ for _stage in STAGES:
 
 def main() -> None:
     """Entry point of the `danlu` command."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is started with SIGINT ignored
     app()
 
 
