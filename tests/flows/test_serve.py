@@ -144,14 +144,24 @@ def test_a_cancelled_training_leaves_no_process_and_is_resumed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_stop_leaves_nothing_running(tmp_path: Path, kit: Any) -> None:
-    served = Served(tmp_path, kit.MARK)
-    try:
-        served.wait_for(lambda: "ready." in served.log.read_text(), 180)
-    finally:
-        served.process.send_signal(signal.SIGINT)
-        served.process.wait(90)
-    assert kit.survivors(served.mark, 10) == []
+def test_nothing_outlives_serve_and_a_run_lost_with_it_blocks_no_other(
+    tmp_path: Path, parameters: dict[str, str], kit: Any
+) -> None:
+    for stop in (signal.SIGKILL, signal.SIGINT):
+        served = Served(tmp_path, kit.MARK)
+        try:
+            served.wait_for(lambda served=served: "ready." in served.log.read_text(), 180)
+            if stop == signal.SIGKILL:
+                run = served.run("pretrain/sample", **parameters, settings=list(LONG_TRAINING))
+                served.wait_for(lambda served=served, run=run: served.state(run) == "RUNNING", 60)
+                served.wait_for(lambda served=served: "progress-ingest" in served.artifacts(), 60)
+            else:
+                assert served.state(run) == "CRASHED"
+                assert served.end_of(served.run("pretrain/sample", **parameters)) == "COMPLETED"
+        finally:
+            served.process.send_signal(stop)
+            served.process.wait(90)
+        assert kit.survivors(served.mark, 15) == []
 
 
 def test_an_api_that_does_not_answer_is_one_clear_error(danlu: Any) -> None:
