@@ -113,6 +113,43 @@ def test_a_deployment_run_completes_and_shows_its_artifacts(served: Served, para
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_danlu_run_is_a_flow_run_of_a_configured_server(served: Served, parameters: dict[str, str], danlu: Any) -> None:
+    before = served.post("flow_runs/count", {})
+    answer = danlu("run", "--config", parameters["recipe"], "--store", parameters["store"], "--json",
+                   PREFECT_API_URL=served.api)  # fmt: skip
+    assert [row["status"] for row in answer.rows] == ["cached"] * 16
+    assert served.post("flow_runs/count", {}) == before + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("error", "calls"), [("ConnectionError", 3), ("ValueError", 1)])
+def test_only_a_failing_machine_is_worth_another_try(
+    served: Served, parameters: dict[str, str], error: str, calls: int, tmp_path: Path
+) -> None:
+    """A stage that always fails, run by the real task under the real server."""
+    script = f"""
+import pathlib
+from prefect import flow
+from flows import pretrain
+class Run:
+    def step(self, stage):
+        with open("calls", "a") as file: file.write("x")
+        raise {error}("planted")
+again = pretrain.run_stage_task.with_options(retry_delay_seconds=0)
+@flow(name="planted", persist_result=False)
+def planted(): again(Run(), pretrain.STAGES[0])
+try: planted()
+except {error}: pathlib.Path("raised").touch()
+"""
+    environment = served.environment | {"PREFECT_API_URL": served.api, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True, timeout=120)
+    assert (tmp_path / "raised").exists()
+    assert len((tmp_path / "calls").read_text()) == calls
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_stage_alone_reruns_with_its_new_setting(served: Served, parameters: dict[str, str]) -> None:
     refs = Path(parameters["store"]) / "refs" / "tiny" / "filter.json"
     before = json.loads(refs.read_text())["key"]
