@@ -188,14 +188,18 @@ def run(
     guarded(lambda: execute(request, upto(STAGES, until), as_json))
 
 
+def latest_pipeline(store: Store, name: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Name and record of the pipeline that ran last in the store. Raises MissingInput when there was none."""
+    names = [name] if name else store.names("runs")
+    records = {n: store.read_json(f"runs/{n}/latest.json") for n in names if store.exists(f"runs/{n}/latest.json")}
+    if not records:
+        raise MissingInput(f"store {store.url}: no run is recorded{f' under the name {name!r}' if name else ''}")
+    return max(records.items(), key=lambda item: item[1]["at"])
+
+
 def latest_request(store: str, name: str | None) -> Request:
     """What the latest run in this store was asked. Raises MissingInput when there was none."""
-    opened = Store(store)
-    names = [name] if name else opened.names("runs")
-    records = [opened.read_json(f"runs/{n}/latest.json") for n in names if opened.exists(f"runs/{n}/latest.json")]
-    if not records:
-        raise MissingInput(f"store {opened.url}: no run is recorded{f' under the name {name!r}' if name else ''}")
-    request = max(records, key=lambda record: record["at"])["request"]
+    request = latest_pipeline(Store(store), name)[1]["request"]
     tuples = {key: tuple(request[key]) for key in ("inputs", "settings")}
     return Request(**{**request, **tuples})
 
@@ -383,7 +387,7 @@ def trace(
         if (step is None) == (document is None):
             raise ValueError("give either --step N or --document ID")
         opened = Store(store)
-        pipeline = name or latest_pipeline(opened)
+        pipeline = name or latest_pipeline(opened)[0]
         if step is not None:
             for row in documents_of_step(opened, pipeline, step):
                 line = f"sample {row['sample']:>7}  {row['document']}  {row['source']:<20} {row['language']:<8}"
@@ -400,17 +404,6 @@ def trace(
         print(f"checkpoints: {', '.join(journey['checkpoints']) or 'none'}")
 
     guarded(action)
-
-
-def latest_pipeline(store: Store) -> str:
-    """The name of the pipeline that ran last in the store."""
-    request = latest_request(store.url, None)
-    for pipeline in store.names("runs"):
-        if store.read_json(f"runs/{pipeline}/latest.json")["request"] == json.loads(
-            json.dumps(dataclasses.asdict(request))
-        ):
-            return pipeline
-    raise MissingInput(f"store {store.url}: no run is recorded")
 
 
 @app.command()

@@ -7,7 +7,7 @@ stages keep, its `share` what the mix stage aims at.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,11 +160,3 @@ def wire(config: PipelineConfig) -> PipelineConfig:
 def to_yaml(config: PipelineConfig) -> str:
     """The resolved settings as YAML."""
     return yaml.safe_dump(to_dict(config), allow_unicode=True, sort_keys=False)
-
-
-def stage_config(config: PipelineConfig, stage: str) -> Any:
-    return getattr(config, stage)
-
-
-def as_mapping(config: PipelineConfig) -> Mapping[str, Any]:
-    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from flows.engine import MissingInput
+from tasks.shards.files import token_files
 from tasks.shards.splits import TRAIN
 from tasks.stage import Stage
 from tasks.store.dataset import Dataset, current
@@ -80,11 +81,8 @@ def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], 
 
 
 def training_data(shards: Dataset, config: TrainConfig) -> TokenDataset:
-    """The samples that training read: the train split, its files side by side on a local disk."""
-    names = {entry.name for entry in shards.files("artifact") if entry.name.startswith(f"{TRAIN}/")}
-    paths = {name: shards.local(name) for name in sorted(names)}
-    stems = sorted(name.removesuffix(".idx") for name in names if name.endswith(".idx"))
-    folder = paths[f"{stems[0]}.idx"].parent.parent
+    """The samples that training read."""
+    folder, stems = token_files(shards, TRAIN)
     return TokenDataset(folder, stems, digest=shards.digest, seq_len=config.seq_len, seed=config.seed)
 
 

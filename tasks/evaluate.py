@@ -193,7 +193,7 @@ def run(run: StageRun) -> None:
             f"{seq_len}; 0 takes the length it was trained at"
         )
     stride = config.stride or max(1, seq_len // 2)
-    chosen, skipped = choose(held_out_documents(run.inputs["shards"], run.scratch()), config)
+    chosen, skipped = choose(held_out_documents(run.inputs["shards"]), config)
     with fixed_threads(config.num_threads):
         scores = score_groups(run, model, chosen, skipped, seq_len, stride)
         prompts = [Prompt.of_text(text, tokenizer) for text in config.generate.prompts]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 import logging
 import pickle
 import shutil
@@ -29,7 +30,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.document import Dropped, Kept, Outcome, Quarantined
+from tasks.document import Dropped, Kept, Outcome
 from tasks.settings import key_settings, to_dict
 from tasks.spread import shutdown, spread
 from tasks.store import manifest as manifests
@@ -503,8 +504,6 @@ def _payload_digest(payload: Any) -> str:
     try:
         return digest_of(payload)
     except TypeError:
-        import hashlib
-
         return hashlib.sha256(pickle.dumps(payload, protocol=4)).hexdigest()
 
 
@@ -515,19 +514,3 @@ def _result(name: str, record: dict[str, Any]) -> PartResult:
         account=Account.from_rows(record["account"]),
         result=record["result"],
     )
-
-
-__all__ = [
-    "Dropped",
-    "Kept",
-    "Part",
-    "PartResult",
-    "PartWriter",
-    "Quarantined",
-    "Stage",
-    "StageResult",
-    "StageRun",
-    "map_stage",
-    "run_stage",
-    "stage_key",
-]

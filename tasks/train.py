@@ -16,6 +16,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from tasks.shards.files import token_files
+from tasks.shards.splits import TRAIN, VALIDATION
 from tasks.stage import Stage, StageRun
 from tasks.store.dataset import Dataset
 from training.config import RunSpec, TrainConfig
@@ -31,27 +33,11 @@ class TrainingStopped(RuntimeError):
     """Training saved and ended on request before its last step; the next run of the same key goes on from there."""
 
 
-def link_split(shards: Dataset, split: str, folder: Path) -> tuple[str, ...]:
-    """The split's .bin/.idx pairs side by side below `folder`, as links to the dataset's local files; their stems."""
-    names = {entry.name for entry in shards.files("artifact")}
-    stems = sorted(
-        name.removesuffix(".idx") for name in names if name.startswith(f"{split}/") and name.endswith(".idx")
-    )
-    for stem in stems:
-        for suffix in (".bin", ".idx"):
-            link = folder / f"{stem}{suffix}"
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.unlink(missing_ok=True)
-            link.symlink_to(shards.local(f"{stem}{suffix}").resolve())
-    return tuple(stems)
-
-
 def build_spec(run: StageRun) -> RunSpec:
     """The run as the ranks will read it, its length and vocabulary filled in from the data."""
     shards, tokenizer, config = run.inputs["shards"], run.inputs["tokenizer"], run.config
-    folder = run.work_dir()
-    data = folder / "data"
-    train_stems, validation_stems = (link_split(shards, split, data) for split in ("train", "validation"))
+    data, train_stems = token_files(shards, TRAIN)
+    _, validation_stems = token_files(shards, VALIDATION)
     wanted = {"digest": shards.digest, "seq_len": config.seq_len, "seed": config.seed}
     train_data = TokenDataset(data, train_stems, **wanted)
     if validation_stems and not has_a_sample(shards, config.seq_len):
@@ -59,7 +45,7 @@ def build_spec(run: StageRun) -> RunSpec:
     vocab_size = int(shards.manifest.facts["vocab_size"])
     return RunSpec(
         train=config.resolve(vocab_size=vocab_size, num_samples=train_data.samples_per_epoch),
-        work_dir=str(folder),
+        work_dir=str(run.work_dir()),
         data_folder=str(data),
         train_stems=train_stems,
         validation_stems=validation_stems,

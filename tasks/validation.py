@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from tasks.shards.files import token_files
+from tasks.shards.splits import VALIDATION
 from tasks.store.dataset import Dataset
 from tasks.tokenizer.model import EOS_ID
 from training.data import DataError
 from training.indexed import IndexedReader
-
-SPLIT = "validation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,21 +39,11 @@ class HeldOut:
         return np.asarray(self.reader[self.index])[: self.num_tokens]
 
 
-def held_out_documents(shards: Dataset, scratch: Path) -> Iterator[HeldOut]:
-    """Every document of the split; `scratch` is a local folder that outlives them.
-
-    Raises DataError when a sidecar is not that of the tokens beside it.
-    """
-    names = {entry.name for entry in shards.manifest.files}
-    for number, name in enumerate(sorted(n for n in names if n.startswith(f"{SPLIT}/") and n.endswith(".idx"))):
-        stem = name.removesuffix(".idx")
-        pair = scratch / f"{number:05d}"
-        for suffix in (
-            ".bin",
-            ".idx",
-        ):  # linked side by side: local copies of a remote store lie in folders of their own
-            pair.with_suffix(suffix).symlink_to(shards.local(f"{stem}{suffix}"))
-        yield from documents_of(shards, stem, IndexedReader(pair))
+def held_out_documents(shards: Dataset) -> Iterator[HeldOut]:
+    """Every document of the split. Raises DataError when a sidecar is not that of the tokens beside it."""
+    folder, stems = token_files(shards, VALIDATION)
+    for stem in stems:
+        yield from documents_of(shards, stem, IndexedReader(folder / stem))
 
 
 def documents_of(shards: Dataset, stem: str, reader: IndexedReader) -> Iterator[HeldOut]:

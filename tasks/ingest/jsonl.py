@@ -25,7 +25,6 @@ TEXT_FIELDS = ("text", "content", "raw_content")  # the first that is there; any
 LICENCE_FIELDS = ("license", "licence")
 NAME_FIELDS = ("path", "file_name", "filename")  # of the document itself: its extension tells code from prose
 CODE_VALUES = frozenset(("code", "text/x-source"))
-MAX_JSON_ARRAY_BYTES = 32 << 20
 
 
 class BadRecord(ValueError):

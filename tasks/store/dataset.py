@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,23 +81,33 @@ class Dataset:
     def open(self, name: str) -> IO[bytes]:
         return self.store.open(f"{self.folder}/{name}")
 
-    def local(self, name: str) -> Path:
-        """A local path of the file, with its folder's other files beside it once they were asked for too.
-
-        Of a remote store it is a copy, cached under the dataset's key.
-        """
+    @property
+    def _local_root(self) -> Path:
+        """Where `local` finds or puts files: the folder itself, or of a remote store a cache named by the digest."""
         if self.store.is_local:
-            return Path(self.store.path(f"{self.folder}/{name}"))
+            return Path(self.store.path(self.folder))
+        return Path(tempfile.gettempdir()) / "danlu-cache" / self.digest[:32]
+
+    def local(self, name: str) -> Path:
+        """A local path of the file; of a remote store, a cached copy."""
+        path = self._local_root / name
+        if self.store.is_local:
+            return path
         entry = next((f for f in self.manifest.files if f.name == name), None)
         if entry is None:
             raise StoreError(f"{self.url}: the manifest lists no file {name!r}")
-        cached = Path(tempfile.gettempdir()) / "danlu-cache" / self.digest[:32] / name
-        if not cached.exists() or cached.stat().st_size != entry.bytes:
-            cached.parent.mkdir(parents=True, exist_ok=True)
-            partial = cached.with_suffix(f"{cached.suffix}.partial")
+        if not path.exists() or path.stat().st_size != entry.bytes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(f"{path.suffix}.partial")
             self.store.fs.get_file(self.store.path(f"{self.folder}/{name}"), str(partial))
-            partial.replace(cached)
-        return cached
+            partial.replace(path)
+        return path
+
+    def local_folder(self, names: Iterable[str]) -> Path:
+        """A local folder in which the files of these names lie as they do in the dataset."""
+        for name in names:
+            self.local(name)
+        return self._local_root
 
     def batches(self, shard: FileEntry | str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one Parquet file of the dataset, streamed."""

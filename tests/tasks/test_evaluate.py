@@ -25,8 +25,8 @@ def model(trained):
 
 
 @pytest.fixture(scope="module")
-def documents(trained, tmp_path_factory):
-    return list(held_out_documents(trained["shards"], tmp_path_factory.mktemp("held-out")))
+def documents(trained):
+    return list(held_out_documents(trained["shards"]))
 
 
 def run_evaluate(trained, **changes):
