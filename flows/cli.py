@@ -11,30 +11,33 @@ import json
 import logging
 import os
 import signal
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from flows import terminal
 from flows.config import to_yaml
-from flows.engine import MissingInput, Request, Run, stage_name, upto
+from flows.engine import Request, Run, stage_name, upto
+from flows.options import (
+    DEFAULT_STORE,
+    InputOption,
+    JsonOption,
+    NameOption,
+    RecipeOption,
+    SetOption,
+    StoreOption,
+    WorkersOption,
+    guarded,
+    latest_pipeline,
+    open_dataset,
+)
 from flows.order import STAGES
 from tasks.settings import ConfigError
-from tasks.spread import WorkerDied
 from tasks.stage import Stage
-from tasks.store.account import AccountError
 from tasks.store.collect import collect, garbage
 from tasks.store.dataset import Dataset, current, references
-from tasks.store.filesystem import Store, StoreError
-from tasks.train import TrainingStopped
-from training.launch import LaunchError
-
-USER_ERRORS = (ConfigError, MissingInput, StoreError, AccountError, WorkerDied, LaunchError, ValueError, OSError)
-INTERRUPTED = 130  # the shell's code for a program that SIGINT ended
+from tasks.store.filesystem import Store
 
 app = typer.Typer(
     help="danlu: raw text to checkpoint. Every stage is cached by content and accounts for every document.",
@@ -42,25 +45,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-StoreOption = Annotated[str, typer.Option("--store", help="Folder or fsspec URL that holds the datasets.")]
-RecipeOption = Annotated[
-    str | None, typer.Option("--config", "-c", help="Recipe: a YAML file of sources and stage settings.")
-]
-InputOption = Annotated[
-    list[str] | None, typer.Option("--input", "-i", help="File or folder to read instead of the recipe's sources.")
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", "-s", help="One setting, such as filter.min_chars=100. May be repeated.")
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", "-w", min=0, help="Ray workers; default all processors, 0 runs without Ray.")
-]
-NameOption = Annotated[
-    str | None, typer.Option("--name", help="Pipeline name: whose current datasets are meant. Default: the recipe's.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line on standard output.")]
-DEFAULT_STORE = "out/store"
 
 
 def has_prefect_api() -> bool:
@@ -132,33 +116,6 @@ def show_products(run: Run) -> None:
             terminal.console.print(f"{label + ':':<20}{url}/{file}".rstrip("/"), soft_wrap=True)
 
 
-def guarded(action: Callable[[], Any]) -> None:
-    """Run `action`; an expected error becomes one clear message and exit code 1, Ctrl-C a hint how to go on."""
-    logging.basicConfig(
-        level=os.environ.get("DANLU_LOG_LEVEL", "WARNING"),
-        stream=sys.stderr,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
-    try:
-        action()
-    except KeyboardInterrupt:
-        terminal.console.print(
-            "[yellow]stopped.[/yellow] What is finished stays; the same command, or `danlu resume`, goes on from there."
-        )
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except TrainingStopped as stop:
-        terminal.console.print(f"[yellow]stopped.[/yellow] {terminal.escape(str(stop))}", soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except USER_ERRORS as error:
-        if os.environ.get("DANLU_LOG_LEVEL") == "DEBUG":
-            raise
-        terminal.console.print(f"[red]error:[/red] {terminal.escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
-
-
 @app.command()
 def run(
     store: StoreOption = DEFAULT_STORE,
@@ -186,15 +143,6 @@ def run(
         name=name,
     )
     guarded(lambda: execute(request, upto(STAGES, until), as_json))
-
-
-def latest_pipeline(store: Store, name: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Name and record of the pipeline that ran last in the store. Raises MissingInput when there was none."""
-    names = [name] if name else store.names("runs")
-    records = {n: store.read_json(f"runs/{n}/latest.json") for n in names if store.exists(f"runs/{n}/latest.json")}
-    if not records:
-        raise MissingInput(f"store {store.url}: no run is recorded{f' under the name {name!r}' if name else ''}")
-    return max(records.items(), key=lambda item: item[1]["at"])
 
 
 def latest_request(store: str, name: str | None) -> Request:
@@ -308,26 +256,6 @@ def why(
             print(f"{before}, before it, would run, because\n  " + "\n  ".join(lines))
 
     guarded(action)
-
-
-def open_dataset(store: str, given: str, name: str | None) -> Dataset:
-    """A dataset by stage name, by key (the first digits will do), or by path."""
-    opened = Store(store)
-    if (Path(given) / "manifest.json").exists():
-        path = Path(given).absolute()
-        return Dataset.open_folder(Store(str(path.parent)), path.name)
-    try:
-        stage = stage_name(STAGES, given)
-    except ValueError:
-        for folder in opened.names("datasets"):
-            for key in opened.names(f"datasets/{folder}"):
-                if key.startswith(given):
-                    return Dataset.open_folder(opened, f"datasets/{folder}/{key}")
-        raise
-    for pipeline in [name] if name else opened.names("refs"):
-        if dataset := current(opened, pipeline, stage):
-            return dataset
-    raise MissingInput(f"store {opened.url}: stage {stage!r} has no current dataset; run `danlu run --until {stage}`")
 
 
 @app.command()
@@ -449,6 +377,8 @@ def add_stage_command(stage: Stage) -> None:
 
 for _stage in STAGES:
     add_stage_command(_stage)
+
+# Commands with a module of their own: app.command(name="…")(function)
 
 
 def main() -> None:
