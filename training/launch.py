@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import training
-from training import processes, toolchain
+from training import processes, shared_memory, toolchain
 from training.config import RunSpec, TrainConfig
 from training.metrics import Tail
 from training.run_files import HEARTBEAT_FILE, LOG_FILE, RESULT_FILE, RUN_FILE, STOP_FILE
@@ -112,12 +112,12 @@ def child_environment(config: TrainConfig, run_id: str) -> dict[str, str]:
     return environment
 
 
-def command(config: TrainConfig, run_file: Path) -> list[str]:
+def command(config: TrainConfig, run_file: Path, port: int) -> list[str]:
     tied = [sys.executable, "-m", "training.processes", str(os.getpid())]
     if config.backend == "torch":
         return [*tied, sys.executable, "-u", "-m", "training.rank", "--config", str(run_file)]
     runner = [sys.executable, "-u", "-m", "deepspeed.launcher.runner", f"--hostfile={os.devnull}"]
-    runner += [f"--num_accelerators={config.world_size}", f"--master_port={free_port()}", "--module", "training.rank"]
+    runner += [f"--num_accelerators={config.world_size}", f"--master_port={port}", "--module", "training.rank"]
     return [*tied, *runner, "--config", str(run_file)]
 
 
@@ -135,15 +135,21 @@ def launch(spec: RunSpec, on_progress: Callable[[dict[str, Any]], None] | None =
         for name in (STOP_FILE, RESULT_FILE):
             (work_dir / name).unlink(missing_ok=True)
         spec.write(work_dir / RUN_FILE)
+        shared_memory.free_orphans()
+        port = free_port()
         try:
-            code = supervise(spec.train, work_dir, environment, signals, on_progress)
+            code = supervise(
+                command(spec.train, work_dir / RUN_FILE, port), spec.train, work_dir, environment, signals, on_progress
+            )
         finally:
             processes.kill_marked(run_id, grace_seconds=1.0)
+            shared_memory.free(port)
             (work_dir / STOP_FILE).unlink(missing_ok=True)
         return judge(work_dir, run_id, code, time.monotonic() - started, build_seconds)
 
 
 def supervise(
+    arguments: list[str],
     config: TrainConfig,
     work_dir: Path,
     environment: dict[str, str],
@@ -156,7 +162,7 @@ def supervise(
     kill_at = None
     with (work_dir / LOG_FILE).open("ab") as log:
         child = subprocess.Popen(
-            command(config, work_dir / RUN_FILE),
+            arguments,
             env=environment,
             cwd=work_dir,
             stdin=subprocess.DEVNULL,

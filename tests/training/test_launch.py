@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from training import processes
+from training import processes, shared_memory
 from training import toolchain as toolchains
 from training.config import RunSpec
 from training.launch import LaunchError, launch, request_stop
@@ -194,8 +194,10 @@ def test_two_ranks_killed_twice_leave_no_process_and_resume_bit_for_bit(own, mak
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_every_zero_stage_has_the_losses_of_the_plain_loop(make_spec, zero_stage):
     plain, sharded = make_spec("plain", backend="torch"), make_spec("sharded", zero_stage=zero_stage)
+    segments = set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*"))
     launch(plain)
     launch(sharded)
+    assert set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*")) <= segments
     ours, theirs = losses(plain.work_dir), losses(sharded.work_dir)
     assert [row[:2] for row in ours] == [row[:2] for row in theirs]
     worst = max(abs(a[2] - b[2]) for a, b in zip(ours, theirs, strict=True))
