@@ -2,40 +2,24 @@
 
 No Python object per word or shingle; a document costs its UTF-32 code points (4 bytes a character) and nothing else.
 The inner loop over permutations is plain uint32 multiply, add and minimum, which LLVM turns into vector instructions.
-Compiled code is cached beside this file, or in the user's cache folder where an install is read-only; where neither
-can be written, it is compiled anew in each process (about 3 s) and the log says so. Numba replaces cache files
-atomically, so processes may start together.
 
 in/out/ref   as `reference.py`, equal bit for bit
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numba
 import numpy as np
 
+from kernels.compiling import compiled
 from kernels.minhash.characters import UNSPACED, UNSPACED_SHARE, VISIBLE, WORD, classes, code_points
 from kernels.minhash.reference import BASE, FNV_OFFSET, FNV_PRIME, MAX_HASH
-
-logger = logging.getLogger(__name__)
 
 U64 = np.uint64
 _OFFSET, _PRIME, _BASE = U64(FNV_OFFSET), U64(FNV_PRIME), U64(BASE)
 _M1, _M2, _S33 = U64(0xFF51AFD7ED558CCD), U64(0xC4CEB9FE1A85EC53), U64(33)
 _MAX = np.uint32(MAX_HASH)
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`numba.njit` with the on-disk cache where one can be written."""
-    try:
-        return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError as error:  # "cannot cache function": no writable folder
-        logger.warning("%s: compiled without a cache (%s); set NUMBA_CACHE_DIR to a folder", function.__name__, error)
-        return numba.njit(nogil=True)(function)
 
 
 @compiled
