@@ -1,194 +1,205 @@
 """Drop documents that are too short, repetitive, garbled or unwanted, from the metrics measured before.
 
-No text is read here: a document's fate follows from its metrics, language and licence, so a changed threshold costs
-seconds. Languages that set words apart are held to Gopher's rules; Chinese, Japanese and Cantonese to the same rules
-where they count lines and characters (the word-length and stop-word rules are about English spelling); program text
-only to the Codex rules. Every threshold is inclusive: a document at the limit is kept.
+Only a user's own rules and the masking of kept documents read text here: any other document's fate follows from its
+metrics, language, media type and licence, so a changed threshold costs seconds. Policies come first, then length,
+garbage, and the published rules of `rules.py`, then the user's. The lengths of all documents that come in are counted
+per language, so that the report can show what another least length would drop.
 
 in    Document    metrics of `metrics.measure` are in `document.metrics`
 out   Document    a subset, order kept; each drop names its reason, the figure and the limit
-ref   Rae et al. 2021 (Gopher), arXiv:2112.11446, appendix A; Chen et al. 2021 (Codex), arXiv:2107.03374, §3.1
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Literal
 
+from tasks.clean import lengths
 from tasks.clean.language import CODE, wanted
-from tasks.clean.metrics import is_unspaced
-from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome
-from tasks.stage import map_stage
+from tasks.clean.licences import LicencePolicy, refusal
+from tasks.clean.rules import (
+    C4Config,
+    CodeConfig,
+    FineWebConfig,
+    GopherConfig,
+    Rule,
+    Verdict,
+    by_language,
+    c4_rules,
+    code_rules,
+    fineweb_rules,
+    first_broken,
+    gopher_rules,
+)
+from tasks.clean.user_rules import UserRule, UserRuleError, absolute, load, verdict_of_user
+from tasks.clean.words import is_unspaced
+from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome, Quarantined
+from tasks.settings import to_dict
+from tasks.stage import Part, PartWriter, Stage, StageRun
+from tasks.store.account import AccountError
+from tasks.store.dataset import Dataset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilterConfig:
-    min_chars: int = 80  # 95 % of useful samples have 78 or more (field report 000)
+    """Every limit is inclusive; None switches its rule off."""
+
+    min_chars: int | None = 80  # 95 % of useful samples have 78 or more (field report 000)
     min_chars_by_language: dict[str, int] = field(default_factory=dict)  # "zh-Hant": 40; "zh" covers both scripts
-    min_words: int = 0  # Gopher: 50, for web pages; 0 leaves short texts to min_chars
-    max_words: int = 100_000  # Gopher
-    min_mean_word_length: float = 3.0  # Gopher; Latin and Cyrillic script only
-    max_mean_word_length: float = 10.0  # Gopher; agglutinating languages need more
-    max_mean_word_length_by_language: dict[str, float] = field(
-        default_factory=lambda: (
-            {"ta": 14.0, "ml": 16.0, "te": 12.0, "kn": 12.0, "fi": 12.0, "th": 200.0, "my": 200.0}
-            | {"km": 200.0, "lo": 200.0, "bo": 200.0}
-        )  # ours: Thai, Burmese, Khmer, Lao, Tibetan write no spaces either
-    )
-    max_symbol_word_ratio: float = 0.1  # Gopher: of "#" and of "…" to words
-    max_bullet_line_ratio: float = 0.9  # Gopher
-    max_ellipsis_line_ratio: float = 0.3  # Gopher
-    min_alpha_word_ratio: float = 0.8  # Gopher: words with a letter in them
-    min_alpha_ratio: float = 0.5  # ours, for unspaced text: letters among the visible characters
-    min_stop_words: int = 2  # Gopher; English only
-    max_duplicate_line_ratio: float = 0.3  # Gopher table A1, as all below
-    max_duplicate_line_char_ratio: float = 0.2
-    max_duplicate_paragraph_ratio: float = 0.3
-    max_duplicate_paragraph_char_ratio: float = 0.2
-    max_top_ngram_ratio: dict[str, float] = field(default_factory=lambda: {"2": 0.20, "3": 0.18, "4": 0.16})
-    max_duplicate_ngram_ratio: dict[str, float] = field(
-        default_factory=lambda: {"5": 0.15, "6": 0.14, "7": 0.13, "8": 0.12, "9": 0.11, "10": 0.10}
-    )
-    max_garbage_ratio: float = 0.01  # ours: U+FFFD, private use, unassigned; decode keeps at most as many
-    max_mean_line_length_of_code: float = 100.0  # Codex
-    max_line_length_of_code: float = 1000.0  # Codex
-    min_alnum_ratio_of_code: float = 0.25  # Li et al. 2023 (StarCoder), arXiv:2305.06161, section 3.1
+    max_garbage_ratio: float | None = 0.01  # ours: U+FFFD, private use, unassigned; decode keeps at most as many
+    gopher: GopherConfig = field(default_factory=GopherConfig)
+    c4: C4Config = field(default_factory=C4Config)
+    fineweb: FineWebConfig = field(default_factory=FineWebConfig)
+    code: CodeConfig = field(default_factory=CodeConfig)
     drop_unknown_language: bool = False
     languages_of_source: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # source -> the languages it may be in
-    licences: tuple[str, ...] | None = None  # allowed, exactly as recorded; None: any, also an unknown one
+    licences: tuple[str, ...] | None = None  # allowed, as patterns ("CC-BY-*"); None: any that is not denied
+    denied_licences: tuple[str, ...] = ()  # patterns
+    unknown_licence: Literal["keep", "drop"] | None = None  # None: drop where `licences` is given, else keep
+    licences_of_source: dict[str, LicencePolicy] = field(default_factory=dict)  # instead of the three above
+    user_rules: tuple[str, ...] = ()  # "path/to/file.py:function" or "module:function" (user_rules.py)
 
     def __post_init__(self) -> None:
-        if self.min_words > self.max_words:
-            raise ValueError(
-                f"min_words ({self.min_words}) is above max_words ({self.max_words}): every document would be dropped"
-            )
-        if self.min_mean_word_length > self.max_mean_word_length:
-            raise ValueError(
-                f"min_mean_word_length ({self.min_mean_word_length}) is above max_mean_word_length "
-                f"({self.max_mean_word_length}): every document would be dropped"
-            )
-        for key, sizes in (("max_top_ngram_ratio", range(2, 5)), ("max_duplicate_ngram_ratio", range(5, 11))):
-            unknown = set(getattr(self, key)) - {str(n) for n in sizes}
-            if unknown:
-                raise ValueError(f"{key}: measured for n of {sizes[0]} to {sizes[-1]}, found {sorted(unknown)}")
+        for rule in self.user_rules:
+            load(rule)  # an error in it is an error of this setting, before anything runs
+        object.__setattr__(self, "user_rules", tuple(absolute(rule) for rule in self.user_rules))
+
+    def key_settings(self) -> dict[str, Any]:
+        """A user's rule is keyed by its function and the content of its file, never by where that lies."""
+        settings: dict[str, Any] = {name: to_dict(getattr(self, name)) for name in self.__dataclass_fields__}
+        return settings | {"user_rules": [{"function": rule.name, "sha256": rule.sha256} for rule in load_all(self)]}
+
+    def licence_policy(self, source: str) -> LicencePolicy:
+        """What `source` may bring."""
+        general = LicencePolicy(allow=self.licences, deny=self.denied_licences, unknown=self.unknown_licence)
+        return self.licences_of_source.get(source, general)
 
 
-class Verdict(NamedTuple):
-    """Why a document goes: the metric, what it measured, and the limit it broke."""
-
-    reason: str
-    metric: str
-    found: float
-    limit: float
-
-
-def drop_reason(metrics: Mapping[str, float], language: str, config: FilterConfig) -> str | None:
+def drop_reason(
+    metrics: Mapping[str, float], language: str, config: FilterConfig, media_type: str = "text/plain"
+) -> str | None:
     """Why a document with these metrics should go (`"too_short"`, …), or None to keep it."""
-    found = verdict(metrics, language, config)
+    found = verdict(metrics, language, config, media_type)
     return found.reason if found else None
 
 
-def verdict(metrics: Mapping[str, float], language: str, config: FilterConfig) -> Verdict | None:
+def verdict(
+    metrics: Mapping[str, float], language: str, config: FilterConfig, media_type: str = "text/plain"
+) -> Verdict | None:
     """The first rule that a document with these metrics breaks. KeyError when a metric was never measured."""
+    return first_broken(rules_for(language, media_type, config), metrics)
+
+
+def rules_for(language: str, media_type: str, config: FilterConfig) -> Iterator[Rule]:
+    """The rules that a document of this kind is held to, in order."""
     minimum = by_language(config.min_chars_by_language, language, config.min_chars)
-    for reason, metric, low, high in (
-        ("too_short", "num_chars", minimum, None),
-        ("garbage_characters", "garbage_ratio", None, config.max_garbage_ratio),
-        *_rules(language, config),
-    ):
-        value = metrics[metric]
-        if low is not None and value < low:
-            return Verdict(reason, metric, value, low)
-        if high is not None and value > high:
-            return Verdict(reason, metric, value, high)
-    return None
-
-
-Rule = tuple[str, str, float | None, float | None]  # reason, metric, least, most
-
-
-def _rules(language: str, config: FilterConfig) -> list[Rule]:
+    yield Rule("too_short", "num_chars", minimum, None)
+    yield Rule("garbage_characters", "garbage_ratio", None, config.max_garbage_ratio)
     if language == CODE:
-        return _code_rules(config)
-    rules = _unspaced_rules(config) if is_unspaced(language) else _spaced_rules(language, config)
-    return [
-        ("too_few_words", "num_words", config.min_words, None),
-        ("too_many_words", "num_words", None, config.max_words),
-        *rules,
-        ("too_many_bullets", "bullet_line_ratio", None, config.max_bullet_line_ratio),
-        ("too_many_ellipses", "ellipsis_line_ratio", None, config.max_ellipsis_line_ratio),
-        ("duplicate_lines", "duplicate_line_ratio", None, config.max_duplicate_line_ratio),
-        ("duplicate_lines", "duplicate_line_char_ratio", None, config.max_duplicate_line_char_ratio),
-        ("duplicate_paragraphs", "duplicate_paragraph_ratio", None, config.max_duplicate_paragraph_ratio),
-        ("duplicate_paragraphs", "duplicate_paragraph_char_ratio", None, config.max_duplicate_paragraph_char_ratio),
-        *(("repeated_ngram", f"top_{n}gram_ratio", None, most) for n, most in config.max_top_ngram_ratio.items()),
-        *(
-            ("duplicate_ngrams", f"duplicate_{n}gram_ratio", None, most)
-            for n, most in config.max_duplicate_ngram_ratio.items()
-        ),
-    ]
+        yield from code_rules(config.code)
+        return
+    yield from gopher_rules(config.gopher, language, is_unspaced(language))
+    if media_type in config.c4.media_types:
+        yield from c4_rules(config.c4)
+    if media_type in config.fineweb.media_types:
+        yield from fineweb_rules(config.fineweb)
 
 
-def _code_rules(config: FilterConfig) -> list[Rule]:
-    return [
-        ("long_code_lines", "mean_line_length", None, config.max_mean_line_length_of_code),
-        ("long_code_lines", "max_line_length", None, config.max_line_length_of_code),
-        ("too_few_alphanumeric", "alnum_ratio", config.min_alnum_ratio_of_code, None),
-    ]
-
-
-def _unspaced_rules(config: FilterConfig) -> list[Rule]:
-    return [("too_few_alphabetic", "alpha_ratio", config.min_alpha_ratio, None)]
-
-
-def _spaced_rules(language: str, config: FilterConfig) -> list[Rule]:
-    longest = by_language(config.max_mean_word_length_by_language, language, config.max_mean_word_length)
-    # A Korean word of three letters' meaning is two syllables, two characters: Gopher's minimum is about alphabets.
-    shortest = 1.5 if language == "ko" else config.min_mean_word_length
-    return [
-        ("mean_word_length", "mean_word_length", shortest, longest),
-        ("too_many_symbols", "hash_word_ratio", None, config.max_symbol_word_ratio),
-        ("too_many_symbols", "ellipsis_word_ratio", None, config.max_symbol_word_ratio),
-        ("too_few_alphabetic", "alpha_word_ratio", config.min_alpha_word_ratio, None),
-        *([("too_few_stop_words", "stop_words", config.min_stop_words, None)] if language == "en" else []),
-    ]
-
-
-def by_language(table: Mapping[str, float], language: str, default: float) -> float:
-    """The entry of `table` for `language`, else for what it is a variety of, else `default`."""
-    return table.get(language, table.get(language.split("-")[0], default))
-
-
-def judge(document: Document, config: FilterConfig) -> Outcome:
-    """The one outcome of `document`."""
-    if config.licences is not None and document.licence not in config.licences:
-        return Dropped(document=document, reason="licence", evidence={"licence": document.licence or "none recorded"})
+def policy_verdict(document: Document, config: FilterConfig) -> Dropped | None:
+    """The drop that source, language or licence ask for, whatever the text is like."""
+    refused = refusal(document.licence, config.licence_policy(document.source))
+    if refused:
+        evidence: dict[str, str | float | int] = {"licence": document.licence or "none recorded", "why": refused}
+        return Dropped(document=document, reason="licence", evidence=evidence)
     allowed = config.languages_of_source.get(document.source)
     if allowed and not wanted(document.language, allowed):
         return Dropped(document=document, reason="unwanted_language", evidence={"language": document.language})
     if config.drop_unknown_language and document.language == UNKNOWN_LANGUAGE:
         confidence = document.metrics.get("language_confidence", 0.0)
         return Dropped(document=document, reason="unknown_language", evidence={"language_confidence": confidence})
-    found = verdict(document.metrics, document.language, config)
+    return None
+
+
+def judge(document: Document, config: FilterConfig, user_rules: Sequence[UserRule] | None = None) -> Outcome:
+    """The one outcome of `document`; `user_rules` are those of `config`, loaded once for many documents."""
+    if refused := policy_verdict(document, config):
+        return refused
+    if found := verdict(document.metrics, document.language, config, document.media_type):
+        evidence: dict[str, str | float | int] = {"metric": found.metric, "found": found.found, "limit": found.limit}
+        return Dropped(document=document, reason=found.reason, evidence=evidence)
+    loaded = load_all(config) if user_rules is None else user_rules
+    if loaded and (answer := user_outcome(document, loaded)):
+        return answer
+    return Kept(document=document)
+
+
+def load_all(config: FilterConfig) -> list[UserRule]:
+    return [load(rule) for rule in config.user_rules]
+
+
+def user_outcome(document: Document, rules: Sequence[UserRule]) -> Dropped | Quarantined | None:
+    """What the user's rules say; a document on which one of them fails is set apart with the error."""
+    try:
+        found = verdict_of_user(rules, document.text, document.metrics, document.language)
+    except UserRuleError as error:
+        return Quarantined(
+            id=document.id,
+            content=document.text.encode("utf-8", "surrogatepass"),
+            reason="user_rule_failed",
+            detail=str(error),
+            source=document.source,
+            origin=document.origin,
+            url=document.url,
+            licence=document.licence,
+            language=document.language,
+        )
     if found is None:
-        return Kept(document=document)
-    evidence: dict[str, str | float | int] = {"metric": found.metric, "found": found.found, "limit": found.limit}
-    return Dropped(document=document, reason=found.reason, evidence=evidence)
+        return None
+    return Dropped(document=document, reason=found[1], evidence={"rule": found[0]})
 
 
 def process(documents: Iterator[Document], config: FilterConfig) -> Iterator[Outcome]:
+    user_rules = load_all(config)
     for document in documents:
-        yield judge(document, config)
+        yield judge(document, config, user_rules)
 
 
-STAGE = map_stage(
+def filter_shard(payload: tuple[dict[str, str], str], config: FilterConfig, writer: PartWriter) -> dict[str, Any]:
+    """Judge one shard, counting the length of every document that comes in."""
+    reference, shard = payload
+    counts: dict[str, Counter[int]] = {}
+    user_rules, read = load_all(config), 0
+    for document in Dataset.load(reference).documents(shard):
+        assert isinstance(document, Document)
+        read += 1
+        counts.setdefault(document.language, Counter())[lengths.bucket(len(document.text))] += 1
+        writer.put(judge(document, config, user_rules))
+    if writer.account.total().read != read:
+        raise AccountError(f"{shard}: read {read} documents, answered {writer.account.total().read}")
+    return {"lengths": {language: dict(sorted(found.items())) for language, found in sorted(counts.items())}}
+
+
+def run(run: StageRun) -> None:
+    """A part per shard; the lengths of all of them become a fact of the dataset."""
+    reference = run.input.reference()
+    parts = [
+        Part(name=shard.stem, step="filter", inputs=(shard.sha256,), payload=(reference, shard.name))
+        for shard in run.input.shards
+    ]
+    results = run.parts(filter_shard, parts)
+    merged = lengths.merge(result.result["lengths"] for result in results)
+    run.output.facts = {"lengths": lengths.table(merged)}
+
+
+STAGE = Stage(
     name="filter",
     module=__name__,
     config=FilterConfig,
-    input="language",
-    process=process,
-    summary="drop by length, shape, repetition, garbage, language and licence, from metrics alone",
+    inputs=("language",),
+    run=run,
+    summary="drop by length, shape, repetition, garbage, language, licence and own rules, from metrics measured before",
 )

@@ -57,7 +57,7 @@ def test_a_threshold_that_alters_no_document_reruns_the_filter_alone(
     finished: Any, danlu: Any, kit: Any, tmp_path: Path
 ) -> None:
     store = kit.copy_of(finished.store, tmp_path / "store")
-    setting = ("--set", "filter.max_words=90000")
+    setting = ("--set", "filter.gopher.max_words=90000")
     asked = danlu("why", "filter", "--store", store, "--json", *setting).rows[0]
     assert asked["runs"] and asked["why"] == ["config.max_words: 100000 -> 90000"]
     assert [name for name, why in asked["before"].items() if why] == ["filter"]

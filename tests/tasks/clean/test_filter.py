@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.clean.filter import FilterConfig, drop_reason, judge
 from tasks.clean.metrics import measure
+from tasks.clean.rules import GopherConfig
 from tasks.document import Document, Dropped, Kept, Origin
 
 EN = (
@@ -148,4 +149,4 @@ def test_every_text_can_be_measured_and_judged(text, language):
 )
 def test_config_that_cannot_be_meant_is_refused(settings_given):
     with pytest.raises(ValueError, match=next(iter(settings_given))):
-        FilterConfig(**settings_given)
+        GopherConfig(**settings_given)
