@@ -49,7 +49,7 @@ STOP_KEYS = np.array(
     F_CHARS, F_LETTERS, F_NUMBERS, F_SPACES, F_GARBAGE, F_HASHES, F_ELLIPSES, F_CURLY, F_LINES, F_LINE_CHARS,
     F_LONGEST, F_BULLETS, F_ELLIPSIS_LINES, F_TERMINAL, F_SHORT, F_CONTENT_CHARS, F_DUPLICATE_LINES,
     F_DUPLICATE_LINE_CHARS, F_PARAGRAPHS, F_PARAGRAPH_CHARS, F_DUPLICATE_PARAGRAPHS, F_DUPLICATE_PARAGRAPH_CHARS,
-    F_WORDS, F_WORD_CHARS, F_ALPHA_WORDS, F_LATIN_WORDS, F_CJK, F_STOP_WORDS, F_SENTENCES, F_TOKENS, F_TOKEN_CHARS,
+    F_WORDS, F_WORD_CHARS, F_ALPHA_WORDS, F_CJK, F_STOP_WORDS, F_SENTENCES, F_TOKENS, F_TOKEN_CHARS,
 ) = range(NUM_SHAPE_FIELDS)  # fmt: skip
 
 
@@ -196,7 +196,6 @@ def _scan(codes, table, unspaced, ids, ends, out):
             if word_first < 0:
                 word_first, word_hash, word_alpha = i, OFFSET, False
                 line_words += not kind & CJK
-                out[F_LATIN_WORDS] += (kind & ALNUM) != 0 and not kind & CJK
             word_hash = (word_hash ^ U64(code)) * PRIME
             word_alpha |= (kind & ALPHA) != 0
             line_cjk += (kind & CJK) != 0
@@ -234,7 +233,7 @@ def _scan(codes, table, unspaced, ids, ends, out):
             out[F_SHORT] += length + (LETTERS_PER_CJK - 1) * line_cjk <= SHORT_LINE_CHARS
             if _is_terminal(codes, table, line_first, line_end):
                 out[F_TERMINAL] += 1
-                if 3 * line_words + 2 * line_cjk >= 3 * MIN_SENTENCE_LINE_WORDS:
+                if 9 * line_words + 5 * line_cjk >= 9 * MIN_SENTENCE_LINE_WORDS:
                     out[F_SENTENCES] += line_sentences
             if length > MAX_RULE_CHARS:
                 line_hashes[num_content], line_lengths[num_content] = _mixed(line_end_hash), length

@@ -25,7 +25,7 @@ SHAPE_FIELDS = (
     *("lines", "line_chars", "longest_line", "bullet_lines", "ellipsis_lines", "terminal_lines", "short_lines"),
     *("content_line_chars", "duplicate_lines", "duplicate_line_chars"),
     *("paragraphs", "paragraph_chars", "duplicate_paragraphs", "duplicate_paragraph_chars"),
-    *("words", "word_chars", "alpha_words", "latin_words", "cjk", "stop_words", "sentences", "tokens", "token_chars"),
+    *("words", "word_chars", "alpha_words", "cjk", "stop_words", "sentences", "tokens", "token_chars"),
 )
 TOP_NGRAMS = (2, 3, 4)
 DUPLICATE_NGRAMS = (5, 6, 7, 8, 9, 10)
@@ -35,7 +35,7 @@ TOP_SCALE, DUPLICATE_SCALE = 2, 4  # tokens of unspaced text per word of an n-gr
 MAX_RULE_CHARS = 3  # a line of no more is a rule or a bracket ("---", "$$", "}"), and repeats by nature
 SHORT_LINE_CHARS = 30  # FineWeb; a CJK character counts as LETTERS_PER_CJK
 LETTERS_PER_CJK = 3
-MIN_SENTENCE_LINE_WORDS = 5  # C4: a line of fewer holds no sentence; 1.5 CJK characters are a word
+MIN_SENTENCE_LINE_WORDS = 5  # C4: a line of fewer holds no sentence; 9 CJK characters are five words
 SKIP_LONGER_BELOW = (
     0.02  # repeated (n+1)-grams cover no more than repeated n-grams: below it, longer ones read the same
 )
@@ -101,9 +101,9 @@ def _is_terminal(line: str) -> bool:
 
 
 def _is_long(line: str) -> bool:
-    """Whether a line has words for a sentence: those that begin with no CJK character, and CJK characters / 1.5."""
+    """Whether a line has words for a sentence: those that begin with no CJK character, and CJK characters / 1.8."""
     spaced = sum(not is_(word[0], flags.CJK) for word in line.split())
-    return 3 * spaced + 2 * _num_cjk(line) >= 3 * MIN_SENTENCE_LINE_WORDS
+    return 9 * spaced + 5 * _num_cjk(line) >= 9 * MIN_SENTENCE_LINE_WORDS
 
 
 def _sentences(line: str) -> int:
@@ -141,7 +141,6 @@ def _words(text: str) -> dict[str, int]:
         "words": len(words),
         "word_chars": sum(map(len, words)),
         "alpha_words": sum(any(map(str.isalpha, word)) for word in words),
-        "latin_words": sum(is_(word[0], flags.ALNUM) and not is_(word[0], flags.CJK) for word in words),
         "stop_words": sum(stop in {word.lower() for word in words if word.isascii()} for stop in STOP_WORDS),
     }
 

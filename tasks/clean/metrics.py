@@ -87,7 +87,7 @@ def _lines(found: dict[str, int]) -> dict[str, float]:
 
 
 def _words(found: dict[str, int], unspaced: bool) -> dict[str, float]:
-    num_words = num_words_of(found["cjk"], found["latin_words"]) if unspaced else found["words"]
+    num_words = num_words_of(found["cjk"], found["tokens"] - found["cjk"]) if unspaced else found["words"]
     count = max(1, num_words)
     metrics = {
         "num_words": float(num_words),
