@@ -26,9 +26,10 @@ from tasks.stage import Part, Stage, StageRun
 from tasks.store.dataset import Dataset
 
 CONTENTS = (  # (id of the section, what must be there for it)
-    ("account", "account"), ("decay", "decay_by_source"), ("tokens", "tokens_by_source"), ("figures", "facts"),
-    ("training", "curves"), ("evaluation", "evaluation"), ("samples", "generated"), ("dropped", "dropped"),
-    ("quarantined", "quarantined"), ("lineage", ""), ("configuration", ""), ("reproduce", "command"),
+    ("account", "account"), ("decay", "decay_by_source"), ("lengths", "lengths"), ("tokens", "tokens_by_source"),
+    ("figures", "facts"), ("training", "curves"), ("evaluation", "evaluation"), ("samples", "generated"),
+    ("dropped", "dropped"), ("quarantined", "quarantined"), ("lineage", ""), ("configuration", ""),
+    ("reproduce", "command"),
 )  # fmt: skip
 ALWAYS = ("lineage", "configuration")
 LOST = ("ingest", *figures.CLEANING[1:], "mix")  # the stages that may drop or quarantine
@@ -92,6 +93,7 @@ def collect(
         "missing": [stage for stage in figures.STAGES if stage not in present and stage != "report"],
         **account_view(accounts),
         **decay_view(accounts, measured),
+        "lengths": present["filter"].manifest.facts.get("lengths") if "filter" in present else None,
         **token_view(present.get("shards")),
         "facts": [(stage, rows) for stage, d in present.items() if (rows := fact_rows(d))],
         **training_view(present.get("train"), vocab_size(present)),
@@ -109,8 +111,8 @@ def collect(
 
 
 def fact_rows(dataset: Dataset) -> list[tuple[str, str]]:
-    """A stage's facts but its config, which has a section of its own."""
-    facts = {key: value for key, value in dataset.manifest.facts.items() if key != "config"}
+    """A stage's facts but those that have a section of their own."""
+    facts = {key: value for key, value in dataset.manifest.facts.items() if key not in ("config", "lengths")}
     return figures.flatten(figures.readable(facts)) if facts else []
 
 

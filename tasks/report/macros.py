@@ -59,6 +59,21 @@ MACROS = """
 </table></div>
 {%- endmacro %}
 
+{%- macro length_table(lengths) %}
+<div class="scroll"><table>
+<tr><th>language</th><th class="n">documents</th>
+{% for threshold in lengths.thresholds %}<th class="n">&lt; {{ threshold|count }}</th>{% endfor %}
+{% for q in lengths.quantiles %}<th class="n">{{ "%g"|format(100 * q) }} % have at most</th>{% endfor %}
+</tr>
+{% for row in lengths.rows %}
+<tr><td class="name">{{ row.language|shown(60) }}</td><td class="n">{{ row.documents|count }}</td>
+{% for below in row.below %}<td class="n">{{ percent(below / row.documents) }}</td>{% endfor %}
+{% for length in row.quantiles %}<td class="n"><b>{{ length|count }}</b></td>{% endfor %}
+</tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
 {%- macro token_table(rows, first) %}
 <div class="scroll"><table>
 {{ head(first, ["documents", "tokens", "share", "|", "of them held out", "bytes", "bytes per token"]) }}

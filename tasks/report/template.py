@@ -18,7 +18,7 @@ from tasks.report.text import visible
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 PAGE = """
-{%- from "macros" import account_table, decay_table, token_table, score_table, key_values, lost_records %}
+{%- from "macros" import account_table, decay_table, length_table, token_table, score_table, key_values, lost_records %}
 <!doctype html>
 <html lang="en">
 <head>
@@ -70,6 +70,14 @@ PAGE = """
 <p class="soft">Usable records over raw records, up to and including {{ last_cleaning }}. A record lost before its
 language was known counts as “und”.</p>
 {{ decay_table(decay_by_source, "source") }}{{ decay_table(decay_by_language, "language") }}
+</section>
+{% endif %}
+
+{% if lengths %}
+<section id="lengths"><h2>Lengths</h2>
+<p class="soft">Of the documents that reach the filter: the share that a least length (filter.min_chars) would drop,
+and the length that a share of them does not exceed, in characters.</p>
+{{ length_table(lengths) }}
 </section>
 {% endif %}
 
