@@ -19,6 +19,7 @@ from rich.table import Table
 from flows import terminal
 from flows.config import to_yaml
 from flows.engine import Request, Run, stage_name, upto
+from flows.lengths import lengths
 from flows.options import (
     DEFAULT_STORE,
     InputOption,
@@ -33,6 +34,7 @@ from flows.options import (
     open_dataset,
 )
 from flows.order import STAGES
+from flows.review import review
 from tasks.settings import ConfigError
 from tasks.stage import Stage
 from tasks.store.collect import collect, garbage
@@ -379,6 +381,8 @@ for _stage in STAGES:
     add_stage_command(_stage)
 
 # Commands with a module of their own: app.command(name="…")(function)
+app.command(name="review")(review)
+app.command(name="lengths")(lengths)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@
     near        of the documents that passed the same rule in the same language, those nearest to its limit
     similar     where no figure decided: the first kept one, in the order of review, of the same source and language,
                 else of the same language, else of any
+    before      of a kept document whose text the stage changed: the text, or bytes, that it was given
 
 One pass over the kept shards serves all reasons; it reads ids, sources, languages and, where needed, metrics, and
 holds as many places as there are documents to show.
@@ -27,10 +28,11 @@ import pyarrow.parquet as pq
 
 from tasks.document import UNKNOWN_LANGUAGE
 from tasks.review import sample
-from tasks.review.sample import KEPT, Place, Record
+from tasks.review.sample import CHANGED, KEPT, Place, Record
 from tasks.store.dataset import Dataset
 
-DUPLICATE, NEAR, SIMILAR = "duplicate", "near", "similar"
+DUPLICATE, NEAR, SIMILAR, BEFORE = "duplicate", "near", "similar", "before"
+CANDIDATES = 20  # kept documents to look at for each changed one to show
 IS_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -52,28 +54,28 @@ class Case:
 
     record: Record
     beside: Record | None = None
-    relation: str = ""  # duplicate, near, similar; empty when nothing stands beside it
+    relation: str = ""  # duplicate, near, similar, before; empty when nothing stands beside it
     limit: Limit | None = None  # of the rule that decided, when one did
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """The sample of one reason; reason "kept" is a sample of all that was kept."""
+    """The sample of one reason; "kept" is a sample of all that was kept, "changed" of those with another text."""
 
     reason: str
     outcome: str
-    count: int  # all documents of this outcome and reason
+    count: int | None  # all documents of this outcome and reason; None: not counted
     cases: list[Case]
 
 
 def collect(dataset: Dataset, reasons: Iterable[str] = (), number: int = 10, seed: int = 0) -> list[Group]:
     """A seeded sample per reason, each document beside what it is to be compared with.
 
-    Without `reasons`: all of the stage, and "kept" unless the stage only looks for duplicates, where a document that
-    stayed can't be judged alone. Raises ValueError for a reason that the stage does not have.
+    Without `reasons`: all of the stage, and "kept" and "changed" unless the stage only looks for duplicates, where a
+    document that stayed can't be judged alone. Raises ValueError for a reason that the stage does not have.
     """
     lost, wanted = sample.reasons_of(dataset), list(dict.fromkeys(reasons))
-    if unknown := [reason for reason in wanted if reason not in lost and reason != KEPT]:
+    if unknown := [reason for reason in wanted if reason not in (*lost, KEPT, CHANGED)]:
         raise ValueError(f"{dataset.stage}: no document was lost for {', '.join(unknown)}; {available(dataset)}")
     records = {
         reason: list(sample.read(dataset, sample.choose(dataset, files, number, seed), outcome, reason).values())
@@ -85,15 +87,16 @@ def collect(dataset: Dataset, reasons: Iterable[str] = (), number: int = 10, see
         for reason, cases in _cases(dataset, records, seed).items()
     ]
     only_duplicates = bool(groups) and all(case.relation == DUPLICATE for group in groups for case in group.cases)
-    if KEPT in wanted or (not wanted and not only_duplicates):
-        groups += _kept(dataset, number, seed)
+    for reason, choose in ((KEPT, _kept), (CHANGED, _changed)):
+        if reason in wanted or (not wanted and not only_duplicates):
+            groups += choose(dataset, number, seed)
     return groups
 
 
 def available(dataset: Dataset) -> str:
     """The reasons there are, for a message."""
     counts = [f"{reason} ({sample.num_rows(files):,})" for reason, (_, files) in sample.reasons_of(dataset).items()]
-    return f"reasons: {', '.join([*counts, KEPT])}"
+    return f"reasons: {', '.join([*counts, KEPT, CHANGED])}"
 
 
 def partner_of(record: Record) -> str | None:
@@ -119,6 +122,33 @@ def _kept(dataset: Dataset, number: int, seed: int) -> list[Group]:
         return []
     cases = [Case(record=record) for record in records]
     return [Group(reason=KEPT, outcome=KEPT, count=sample.num_rows(tables), cases=cases)]
+
+
+def _changed(dataset: Dataset, number: int, seed: int) -> list[Group]:
+    """The first kept documents, in the order of review, whose text is not what the stage was given."""
+    candidates = sample.choose(dataset, sample.tables_of(dataset), CANDIDATES * number, seed)
+    after = sample.read(dataset, candidates, KEPT, CHANGED)
+    cases: list[Case] = []
+    for stage, made in dataset.manifest.inputs.items():
+        source = Dataset.find(dataset.store, stage, made["key"])
+        places = sample.locate(source, sample.tables_of(source), after) if source else {}
+        before = sample.read(source, places.values(), KEPT, KEPT) if source else {}
+        cases += [
+            Case(record=record, beside=before[id_], relation=BEFORE)
+            for id_, record in after.items()
+            if id_ in before and not same_text(before[id_], record)
+        ]
+    return [Group(reason=CHANGED, outcome=KEPT, count=None, cases=cases[:number])] if cases else []
+
+
+def same_text(before: Record, after: Record) -> bool:
+    """Whether the stage left the text as it was given: for bytes, whether they are its UTF-8."""
+    if before.content is None or after.content is not None:
+        return before.text == after.text and before.content == after.content
+    encoded = after.text.encode("utf-8", "surrogatepass")
+    return encoded[: len(before.content)] == before.content and (
+        before.num_bytes == len(encoded) or len(after.text) == sample.MAX_CHARS
+    )
 
 
 def _cases(dataset: Dataset, records: Mapping[str, list[Record]], seed: int) -> dict[str, list[Case]]:

@@ -18,16 +18,14 @@ import datetime
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tasks.review import sample
-from tasks.review.sample import KEPT
+from tasks.review.sample import CHANGED, KEPT
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 VERDICTS = (RIGHT, WRONG, UNSURE)
-CHANGED = "changed"  # of a kept document: whether what the stage made of its text is right
 
 Key = tuple[str, str, str]  # (document id, reason, near)
 

@@ -10,7 +10,6 @@ out   a text as Passage pieces, marked or not
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -30,10 +29,10 @@ class Passage(NamedTuple):
 
 def differences(left: str, right: str, max_chars: int) -> tuple[list[Passage], list[Passage]]:
     """Both texts with what the other lacks marked, each about `max_chars` long at most."""
-    head = len(os.path.commonprefix([left, right]))
+    head = _num_common(left, right)
     while head and (_inside_word(left, head) or _inside_word(right, head)):
         head -= 1
-    tail = len(os.path.commonprefix([left[head:][::-1], right[head:][::-1]]))
+    tail = _num_common(left[head:][::-1], right[head:][::-1])
     while tail and (_inside_word(left, len(left) - tail) or _inside_word(right, len(right) - tail)):
         tail -= 1
     ours, theirs = TOKEN.findall(left[head : len(left) - tail]), TOKEN.findall(right[head : len(right) - tail])
@@ -97,6 +96,12 @@ def _within(pieces: Iterable[Passage], max_chars: int) -> Iterable[Passage]:
         left -= len(piece.text)
     if cut:
         yield Passage(f" … ({cut:,} more characters)", False)
+
+
+def _num_common(left: str, right: str) -> int:
+    """Characters that both begin with."""
+    shorter = min(len(left), len(right))
+    return next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), shorter)
 
 
 def _inside_word(text: str, at: int) -> bool:

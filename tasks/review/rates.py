@@ -23,8 +23,8 @@ from typing import Any
 
 from tasks.review import labels as labelling
 from tasks.review import sample
-from tasks.review.labels import CHANGED, RIGHT, UNSURE, WRONG, Label
-from tasks.review.sample import KEPT
+from tasks.review.labels import RIGHT, UNSURE, WRONG, Label
+from tasks.review.sample import CHANGED, KEPT
 from tasks.store.dataset import Dataset
 
 Z = 1.959963984540054  # of the normal distribution, 95 % two-sided
@@ -148,3 +148,13 @@ def store(dataset: Dataset) -> ErrorRates:
     rates = measure(dataset)
     dataset.store.write_json(labelling.file_of(dataset).replace(".jsonl", ".rates.json"), rates.to_json())
     return rates
+
+
+def percent(rate: Interval | None) -> str:
+    """`4.0 % (1.1–13.5)`."""
+    return f"{100 * rate.value:.1f} % ({100 * rate.low:.1f}–{100 * rate.high:.1f})" if rate else "not reviewed"
+
+
+def numbers(estimate: Interval | None) -> str:
+    """`12 (3–41)`."""
+    return f"{estimate.value:,.0f} ({estimate.low:,.0f}–{estimate.high:,.0f})" if estimate else "–"
