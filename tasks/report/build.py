@@ -21,15 +21,16 @@ from tasks.report.curves import panels, read_metrics
 from tasks.report.plots import draw
 from tasks.report.template import render_page
 from tasks.report.text import visible
+from tasks.review import rates
 from tasks.settings import to_dict
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.dataset import Dataset
 
 CONTENTS = (  # (id of the section, what must be there for it)
-    ("account", "account"), ("decay", "decay_by_source"), ("lengths", "lengths"), ("tokens", "tokens_by_source"),
-    ("figures", "facts"), ("training", "curves"), ("evaluation", "evaluation"), ("samples", "generated"),
-    ("dropped", "dropped"), ("quarantined", "quarantined"), ("lineage", ""), ("configuration", ""),
-    ("reproduce", "command"),
+    ("account", "account"), ("decay", "decay_by_source"), ("lengths", "lengths"), ("review", "reviewed"),
+    ("tokens", "tokens_by_source"), ("figures", "facts"), ("training", "curves"), ("evaluation", "evaluation"),
+    ("samples", "generated"), ("dropped", "dropped"), ("quarantined", "quarantined"), ("lineage", ""),
+    ("configuration", ""), ("reproduce", "command"),
 )  # fmt: skip
 ALWAYS = ("lineage", "configuration")
 LOST = ("ingest", *figures.CLEANING[1:], "mix")  # the stages that may drop or quarantine
@@ -93,6 +94,7 @@ def collect(
         "missing": [stage for stage in figures.STAGES if stage not in present and stage != "report"],
         **account_view(accounts),
         **decay_view(accounts, measured),
+        "reviewed": reviewed(present),
         "lengths": present["filter"].manifest.facts.get("lengths") if "filter" in present else None,
         **token_view(present.get("shards")),
         "facts": [(stage, rows) for stage, d in present.items() if (rows := fact_rows(d))],
@@ -120,6 +122,12 @@ def vocab_size(present: Mapping[str, Dataset]) -> int | None:
     manifests = [present[stage].manifest for stage in ("train", "tokenizer") if stage in present]
     found = [figures.find(m.facts, "vocab_size") or figures.find(m.config, "vocab_size") for m in manifests]
     return next((number for number in found if number), None)
+
+
+def reviewed(present: Mapping[str, Dataset]) -> list[rates.ErrorRates]:
+    """The measured error rates of the stages that lost documents; none when nobody has labelled any."""
+    measured = [rates.measure(present[stage]) for stage in LOST if stage in present]
+    return [found for found in measured if found.lost] if any(found.num_labelled for found in measured) else []
 
 
 def lost_view(present: Mapping[str, Dataset], config: ReportConfig) -> dict[str, Any]:

@@ -59,6 +59,17 @@ MACROS = """
 </table></div>
 {%- endmacro %}
 
+{%- macro error_table(stage) %}
+<div class="scroll"><table>
+{{ head("reason", ["documents", "labelled", "wrong", "rate (95 %)", "estimated wrong"]) }}
+{% for row in stage.lost + [stage.kept] %}
+<tr><td class="name">{{ row.reason|shown(60) }}</td><td class="n">{{ row.count|count }}</td>
+<td class="n">{{ row.labelled|count }}</td><td class="n">{{ row.wrong|count }}</td>
+<td class="n">{{ row.rate|rate }}</td><td class="n">{{ row.estimated|estimate }}</td></tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
 {%- macro length_table(lengths) %}
 <div class="scroll"><table>
 <tr><th>language</th><th class="n">documents</th>

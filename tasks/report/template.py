@@ -14,11 +14,13 @@ import markupsafe
 from tasks.report.macros import MACROS
 from tasks.report.style import CSS
 from tasks.report.text import visible
+from tasks.review.rates import numbers, percent
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 PAGE = """
-{%- from "macros" import account_table, decay_table, length_table, token_table, score_table, key_values, lost_records %}
+{%- from "macros" import account_table, decay_table, error_table, length_table, token_table, score_table %}
+{%- from "macros" import key_values, lost_records %}
 <!doctype html>
 <html lang="en">
 <head>
@@ -78,6 +80,21 @@ language was known counts as “und”.</p>
 <p class="soft">Of the documents that reach the filter: the share that a least length (filter.min_chars) would drop,
 and the length that a share of them does not exceed, in characters.</p>
 {{ length_table(lengths) }}
+</section>
+{% endif %}
+
+{% if reviewed %}
+<section id="review"><h2>Measured error rates</h2>
+<p class="soft">Reviewers judged a random sample of each reason (danlu review): how many were wrong, the rate with its
+95 % limits, and how many of all that means. A kept document is wrong when it should have been dropped.</p>
+{% for stage in reviewed %}
+<details{% if stage.num_labelled %} open{% endif %}><summary>{{ stage.stage }} <span class="soft">
+{%- if stage.wrongly_lost %}wrongly lost, estimated: {{ stage.wrongly_lost|estimate }}
+{%- if stage.num_not_reviewed %}; {{ stage.num_not_reviewed|count }} lost for reasons not reviewed{% endif %}
+{%- else %}not reviewed{% endif %}
+{%- if stage.num_carried %}; {{ stage.num_carried|count }} labels carried over{% endif %}</span></summary>
+{{ error_table(stage) }}</details>
+{% endfor %}
 </section>
 {% endif %}
 
@@ -211,4 +228,5 @@ def render_page(view: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(count=lambda n: f"{n:,}", size=size, figure=figure, shown=visible)
+    environment.filters.update(rate=percent, estimate=numbers)
     return environment.get_template("page").render(css=markupsafe.Markup(CSS), policy=POLICY, **view)
