@@ -3,8 +3,9 @@
 Languages that set words apart are held to Gopher's rules; Chinese, Japanese and Cantonese to the same rules where they
 count lines and characters (mean word length and stop words are about English spelling and mean nothing for a text that
 is written without spaces); program text only to the Codex rules. C4's and FineWeb's rules are about web pages and are
-asked of the media types that their settings name. Every limit is inclusive: a document at it is kept. A limit of None
-is a rule switched off.
+asked of the media types that their settings name: by default HTML, where each drops 0 to 3 % of hand-checked articles
+and up to 25 % of listings; not plain text, where nobody cut the lines of prose. Every limit is inclusive: a document at
+it is kept. A limit of None is a rule switched off.
 
 in    metrics, language, media type, limits
 out   the first rule that is broken, with what was measured and the limit
@@ -26,7 +27,7 @@ class C4Config:
 
     media_types: tuple[str, ...] = ("text/html",)  # the documents it is asked of; (): none
     min_sentences: int | None = 3  # in lines that end like a sentence and hold 5 words
-    max_curly_brackets: int | None = None  # C4: 0; a manual quotes code in its prose and would go
+    max_curly_brackets: int | None = None  # C4: 0, which drops 10 to 28 % of the manuals at hand, 38 % of documentation
     max_lorem_ipsum: int | None = 0
     max_javascript_line_ratio: float | None = 0.2  # C4 drops each such line; ours: the page when a fifth of it is so
     max_policy_line_ratio: float | None = 0.2  # as above
@@ -39,7 +40,7 @@ class FineWebConfig:
     media_types: tuple[str, ...] = ("text/html",)
     min_terminal_line_ratio: float | None = 0.12  # lines that end in punctuation
     max_short_line_ratio: float | None = 0.67  # lines of at most 30 characters, of CJK 10
-    max_duplicate_line_char_ratio: float | None = 0.1
+    max_duplicate_line_char_ratio: float | None = 0.1  # the paper; 0.01 in its code
     max_line_word_ratio: float | None = 0.3  # lines per word
 
 
