@@ -1,7 +1,7 @@
 """Real texts for the round-trip matrix of `charsets.py`: the languages that fit each charset, cut by a seed.
 
-Each charset is sampled from its own languages in turn. Characters that it cannot hold are left out before cutting, and a
-sample without any non-ASCII character is drawn again, since every charset would read it. Windows-1258 writes
+Each charset is sampled from its own languages in turn. Characters that it cannot hold are left out before cutting, and
+a sample without any non-ASCII character is drawn again, since every charset would read it. Windows-1258 writes
 Vietnamese tones as combining marks; its samples are encoded that way and compared as NFC.
 
 in    data folder with langid/ and corpus/

@@ -30,8 +30,7 @@ import chardet
 import charset_normalizer
 import zstandard
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.charset_texts import LANGUAGES, LENGTHS, Texts
 from tasks.clean.cascade import DecodeConfig
@@ -39,7 +38,7 @@ from tasks.clean.decode import decode, normalise
 from tasks.clean.mojibake import repair
 from tasks.document import Document, Kept, Origin, RawRecord
 
-DATA = Path(os.environ.get("DANLU_DATA", ROOT.parent / "shared" / "data"))
+DATA = Path(os.environ.get("DANLU_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 CJK_CODEC = re.compile("big5|gb|hz|euc|jis|johab|2022|cp9[345]")
 CJK_CHAR = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 MIN_CJK_CHARS = 20  # of the truth, for a UTF file to count as CJK

@@ -47,10 +47,21 @@ WIDER = {  # codec -> the codecs to try for it; where they disagree on a charact
     "cp932": ("cp932", "shift_jisx0213"),
     "euc_jp": ("euc_jp", "euc_jis_2004"),
     "euc_kr": ("euc_kr", "cp949"),
+    "iso8859-8": ("cp1255", "iso8859-8"),
     "iso8859-9": ("cp1254",),
     "tis-620": ("cp874",),
     "iso8859-11": ("cp874",),
     "utf-8-sig": ("utf-8",),
+}
+FAMILY = {  # codec -> the narrowest label of its family; undeclared bytes are read by the first that reads them all
+    "cp950": "big5",
+    "big5hkscs": "big5",
+    "cp932": "shift_jis",
+    "shift_jisx0213": "shift_jis",
+    "shift_jis_2004": "shift_jis",
+    "euc_jis_2004": "euc_jp",
+    "euc_jisx0213": "euc_jp",
+    "cp949": "euc_kr",
 }
 WEB_LABELS = {  # labels of the WHATWG table that Python does not know
     "x-sjis": "cp932",
@@ -85,6 +96,12 @@ def codecs_of(label: str | None) -> tuple[str, ...]:
     if not info._is_text_encoding or info.name in ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7"):
         return ()
     return WIDER.get(info.name, (info.name,))
+
+
+def family_of(label: str | None) -> tuple[str, ...]:
+    """Python codecs to try for a charset that was guessed, not declared: its family, narrowest first."""
+    options = codecs_of(label)
+    return codecs_of(FAMILY[options[0]]) if options and options[0] in FAMILY else options
 
 
 def big5_reading(text: str) -> str:
