@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -208,7 +209,7 @@ def rate_lines(rates: ErrorRates) -> Iterator[Table | str]:
     """The error rates as a table, and what they come to."""
     from tasks.review.rates import numbers
 
-    table = Table(title=f"error rates of {rates.stage} (95 % limits)")
+    table = Table(title=f"error rates of {rates.stage} (95 % limits)", box=box.SIMPLE)
     for column in ("reason", "documents", "labelled", "wrong", "unsure", "rate", "estimated wrong"):
         table.add_column(column, justify="left" if column == "reason" else "right")
     named = [(rate.reason, rate) for rate in rates.lost]
