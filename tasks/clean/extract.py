@@ -1,13 +1,11 @@
 """Take the main text out of a web page, and light markup off the rest.
 
-Web pages go through trafilatura with its default balance: measured on 218 pages of ../shared/data/html its word F1 is
-.885, against .853 with `favor_recall` and .850 with `fast`; comments are kept since forum pages are made of them (.833
-with, .804 without). Where it finds nothing, every text block outside navigation is taken instead, and the document's
-metric `extract_fallback` says so. Markdown and plain text lose their markup only; program text is not touched.
+Each page is read in a child process with limits (`tasks/clean/sandbox.py`); one that breaks them is quarantined with
+its bytes. A page that a script was to fill (`tasks/clean/shells.py`) is marked with the metric `javascript_page`. Markdown
+and plain text lose their markup only; program text is not touched.
 
 in    Document    text is what decode read; media_type says what it is
 out   Document    text is prose (pages: paragraphs a line, table cells between "|"); or Dropped, Quarantined
-ref   Barbaresi 2021 (Trafilatura), ACL demo paper, https://aclanthology.org/2021.acl-demo.15
 """
 
 from __future__ import annotations
@@ -15,82 +13,83 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-import lxml.etree
-import lxml.html
-import trafilatura
+from typing import Any, Literal
 
 from tasks.clean.decode import normalise
 from tasks.clean.markup import strip_inline_tags, strip_markdown
+from tasks.clean.page import PageText, read_page
+from tasks.clean.sandbox import Limits, SandboxFailure, shared_sandbox
 from tasks.document import Document, Dropped, Kept, Outcome, Quarantined
 from tasks.stage import map_stage
 
 log = logging.getLogger(__name__)
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-BOILERPLATE = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg", "iframe")
-HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-CONTAINERS = ("p", "div", "section", "article", "blockquote", "pre", "figcaption", "table", "tr", "td", "th")
-BLOCKS = frozenset((*HEADINGS, *CONTAINERS, "li", "dt", "dd", "br"))  # a line begins and ends with each
-XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")  # lxml refuses a str that declares an encoding
-SPACES = re.compile(r"[ \t\u3000]+")
+REASONS = {  # of a page whose reading failed
+    "timeout": "extract_timeout",
+    "memory": "extract_memory",
+    "crashed": "extract_crashed",
+    "failed": "extract_failed",
+}
+WALL_FACTOR = 5  # wall clock over processor time: a child that takes longer is stuck
+HINT = "its text comes from JavaScript: pip install 'danlu[render]' and set extract.render=true to have it filled"
+
+Read = Callable[[str], PageText]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractConfig:
     include_comments: bool = True  # of readers, below an article; forums need it
     include_tables: bool = True
-    max_page_chars: int = 5_000_000  # a larger page is dropped unread: lxml holds about ten times its size in memory
     fallback: bool = True  # take all text blocks of a page in which trafilatura finds no main text
+    max_page_chars: int = 20_000_000  # a larger page is dropped unread
+    isolate: bool = True  # read pages in a child process, with the two limits below
+    page_timeout_seconds: float = 30.0  # of processor time
+    page_memory_mb: int = 1024
+    javascript_pages: Literal["keep", "drop_empty", "drop", "quarantine"] = "drop_empty"
+    javascript_min_chars: int = 200  # drop_empty: a page that JavaScript fills is kept from this much text on
 
     def __post_init__(self) -> None:
-        if self.max_page_chars < 1:
-            raise ValueError(
-                f"max_page_chars must be positive, found {self.max_page_chars}: every page would be dropped"
-            )
+        for name in ("max_page_chars", "page_timeout_seconds", "page_memory_mb"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, found {getattr(self, name)}: no page could be read")
+        if self.javascript_min_chars < 0:
+            raise ValueError(f"javascript_min_chars must be 0 or more, found {self.javascript_min_chars}")
 
 
-def main_text(html: str, config: ExtractConfig) -> tuple[str, bool]:
-    """The main text of a page, and whether the fallback found it; "" when there is none."""
-    found = trafilatura.extract(
-        html,
-        output_format="txt",
-        include_comments=config.include_comments,
-        include_tables=config.include_tables,
-        include_formatting=False,
-        include_links=False,
-        include_images=False,
-        deduplicate=False,  # its memory of earlier pages would make the output depend on their order
-        with_metadata=False,
-    )
-    if found and found.strip():
-        return found, False
-    return (text_blocks(html), True) if config.fallback else ("", False)
+def page_settings(config: ExtractConfig) -> dict[str, Any]:
+    """What the text of a page depends on."""
+    return {
+        "include_comments": config.include_comments,
+        "include_tables": config.include_tables,
+        "fallback": config.fallback,
+    }
 
 
-def text_blocks(html: str) -> str:
-    """All text of a page outside scripts, navigation, headers, footers and forms, a block a line."""
-    try:
-        tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html))
-    except (lxml.etree.ParserError, lxml.etree.XMLSyntaxError, ValueError):
-        return ""
-    body = tree.find("body")
-    if body is None:
-        return ""
-    for element in list(body.iter(*BOILERPLATE, lxml.etree.Comment, lxml.etree.ProcessingInstruction)):
-        if element is not body and element.getparent() is not None:
-            element.drop_tree()
-    pieces: list[str] = []
-    for event, element in lxml.etree.iterwalk(body, events=("start", "end")):
-        edge = "\n" if element.tag in BLOCKS else ""
-        pieces += [edge, element.text or ""] if event == "start" else [edge, element.tail or ""]
-    lines = (SPACES.sub(" ", line).strip() for line in "".join(pieces).split("\n"))
-    return "\n".join(line for line in lines if line)
+def reader(config: ExtractConfig) -> Read:
+    """Reads a page here, or with `isolate` in this thread's child process. Raises SandboxFailure."""
+    settings = page_settings(config)
+    if config.isolate:
+        seconds = config.page_timeout_seconds
+        limits = Limits(cpu_seconds=seconds, wall_seconds=WALL_FACTOR * seconds, memory_mb=config.page_memory_mb)
+
+        def read_isolated(html: str) -> PageText:
+            return PageText(**shared_sandbox("tasks.clean.page:handler", settings, limits).call({"html": html}))
+
+        return read_isolated
+
+    def read_here(html: str) -> PageText:
+        try:
+            return read_page(html, settings)
+        except Exception as error:  # a third-party parser on hostile input: whatever it raises costs this page only
+            raise SandboxFailure("failed", repr(error)) from error
+
+    return read_here
 
 
-def extract(document: Document, config: ExtractConfig) -> Outcome:
+def extract(document: Document, config: ExtractConfig, read: Read | None = None) -> Outcome:
     """The one outcome of `document`."""
     if document.media_type not in HTML_TYPES:
         return Kept(document=dataclasses.replace(document, text=_plain(document)))
@@ -98,21 +97,41 @@ def extract(document: Document, config: ExtractConfig) -> Outcome:
         evidence: dict[str, str | float | int] = {"chars": len(document.text), "max_page_chars": config.max_page_chars}
         return Dropped(document=document, reason="page_too_large", evidence=evidence)
     try:
-        text, fallback = main_text(document.text, config)
-    except Exception as error:  # a third-party parser on hostile input: whatever it raises costs this page only
-        log.warning("%s: extraction failed: %r", document.origin.file, error)
-        return _quarantined(document, error)
-    text, removed = normalise(text)  # character references bring in what decode had removed
+        page = (read or reader(config))(document.text)
+    except SandboxFailure as failure:
+        log.warning("%s: extraction failed: %s", document.origin.file, failure)
+        return _quarantined(document, REASONS[failure.kind], failure.detail)
+    return _outcome(document, page, config)
+
+
+def _outcome(document: Document, page: PageText, config: ExtractConfig) -> Outcome:
+    text, removed = normalise(page.text)  # character references bring in what decode had removed
     text = re.sub("[\ud800-\udfff]", "", text).strip()
-    if not text:
-        return Dropped(document=document, reason="no_text", evidence={"page_chars": len(document.text)})
     metrics = dict(document.metrics)
     metrics["page_chars"] = float(len(document.text))
     metrics["removed_controls"] = metrics.get("removed_controls", 0.0) + removed
-    if fallback:
+    if page.javascript:
+        metrics["javascript_page"] = 1.0
+        if refused := _refused(document, text, page.javascript, config):
+            return refused
+    if not text:
+        return Dropped(document=document, reason="no_text", evidence={"page_chars": len(document.text)})
+    if page.method == "fallback":
         metrics["extract_fallback"] = 1.0
         log.info("%s: no main text found, took all text blocks", document.url or document.origin.file)
     return Kept(document=dataclasses.replace(document, text=text, metrics=metrics))
+
+
+def _refused(document: Document, text: str, found: str, config: ExtractConfig) -> Outcome | None:
+    """What the policy says of a page that JavaScript fills and that holds `text`; None to keep it."""
+    policy = config.javascript_pages
+    if policy == "quarantine":
+        return _quarantined(document, "javascript_page", f"{HINT} (evidence: {found})")
+    too_little = not text or (policy == "drop_empty" and len(text) < config.javascript_min_chars)
+    if policy != "drop" and not too_little:
+        return None
+    evidence: dict[str, str | float | int] = {"found": found, "text_chars": len(text), "text": text[:200], "hint": HINT}
+    return Dropped(document=document, reason="javascript_page", evidence=evidence)
 
 
 def _plain(document: Document) -> str:
@@ -121,12 +140,12 @@ def _plain(document: Document) -> str:
     return strip_inline_tags(document.text) if document.media_type == "text/plain" else document.text
 
 
-def _quarantined(document: Document, error: Exception) -> Quarantined:
+def _quarantined(document: Document, reason: str, detail: str) -> Quarantined:
     return Quarantined(
         id=document.id,
         content=document.text.encode("utf-8", "surrogatepass"),
-        reason="extract_failed",
-        detail=f"{document.origin.file} record {document.origin.record}: expected a page, found {error!r}",
+        reason=reason,
+        detail=f"{document.origin.file} record {document.origin.record}: {detail}",
         source=document.source,
         origin=document.origin,
         url=document.url,
@@ -136,8 +155,9 @@ def _quarantined(document: Document, error: Exception) -> Quarantined:
 
 
 def process(documents: Iterator[Document], config: ExtractConfig) -> Iterator[Outcome]:
+    read = reader(config)
     for document in documents:
-        yield extract(document, config)
+        yield extract(document, config, read)
 
 
 STAGE = map_stage(

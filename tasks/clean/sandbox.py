@@ -1,4 +1,4 @@
-"""A function that runs in a child process, so that a page which hangs it, fills the memory or kills it costs that page only.
+"""A function in a child process: a page that hangs it, fills the memory or kills it costs that page only.
 
 One child serves one thread of a worker for as long as target and limits stay the same: it is started once (a second of
 imports) and costs one round trip over a socket a page. Messages are JSON, never pickle: a child that a hostile page has
@@ -135,6 +135,7 @@ class Sandbox:
                 raise SandboxFailure("memory", f"{resident_mb - self._rest_mb:,.0f} MB and growing; {limits}")
 
     def _answered(self, seconds: float) -> bool:
+        assert self._socket is not None
         return bool(select.select([self._socket], [], [], seconds)[0])
 
     def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from tasks.clean.extract import ExtractConfig, extract, main_text, process, text_blocks
+from tasks.clean.extract import ExtractConfig, extract, process
+from tasks.clean.main_text import main_text, text_blocks
 from tasks.clean.markup import strip_inline_tags, strip_markdown
-from tasks.document import Document, Dropped, Kept, Origin
+from tasks.clean.sandbox import SandboxFailure
+from tasks.document import Document, Dropped, Kept, Origin, Quarantined
 
 EN = "The furnace turns raw text into a checkpoint, and each document keeps its name on the way to the model."
 ZH = "这座炉子把原始文本炼成检查点，每一篇文档在通往模型的路上都保留自己的编号，任何一步都可以追溯到它的来源。"
@@ -36,13 +38,13 @@ def test_main_text_is_kept_and_boilerplate_goes(text):
 def test_tables_and_code_stay_as_text():
     table = "<table><tr><td>alpha</td><td>beta</td></tr></table>"
     code = "<pre><code>def f(x):\n    return x</code></pre>"
-    text, _ = main_text(article(f"<p>{EN}</p>{table}{code}<p>{EN}</p>"), ExtractConfig())
+    text = main_text(article(f"<p>{EN}</p>{table}{code}<p>{EN}</p>")).text
     assert "alpha" in text and "beta" in text
     assert "def f(x):" in text and "return x" in text
 
 
 def test_page_without_text_is_dropped_with_its_size():
-    outcome = extract(page('<html><body><div id="chart"></div><script>draw()</script></body></html>'), ExtractConfig())
+    outcome = extract(page(f"<html><head><title>{'t' * 50}</title></head><body></body></html>"), ExtractConfig())
     assert isinstance(outcome, Dropped)
     assert outcome.reason == "no_text"
     assert outcome.evidence["page_chars"] > 50
@@ -50,11 +52,11 @@ def test_page_without_text_is_dropped_with_its_size():
 
 def test_fallback_is_recorded(monkeypatch):
     monkeypatch.setattr("trafilatura.extract", lambda *args, **kwargs: None)
-    outcome = extract(page(article(f"<p>{EN}</p>")), ExtractConfig())
+    outcome = extract(page(article(f"<p>{EN}</p>")), ExtractConfig(isolate=False))
     assert isinstance(outcome, Kept)
     assert outcome.document.metrics["extract_fallback"] == 1.0
     assert outcome.document.text == f"Title\n{EN}"
-    assert isinstance(extract(page(article(f"<p>{EN}</p>")), ExtractConfig(fallback=False)), Dropped)
+    assert isinstance(extract(page(article(f"<p>{EN}</p>")), ExtractConfig(fallback=False, isolate=False)), Dropped)
 
 
 def test_text_blocks_survive_broken_pages():
@@ -67,7 +69,7 @@ def test_a_crash_in_the_parser_costs_that_page_only(monkeypatch, caplog):
         raise RecursionError("too deep")
 
     monkeypatch.setattr("trafilatura.extract", crash)
-    outcomes = list(process(iter([page("<p>x</p>"), page("plain", "text/plain")]), ExtractConfig()))
+    outcomes = list(process(iter([page("<p>x</p>"), page("plain", "text/plain")]), ExtractConfig(isolate=False)))
     assert [type(outcome).__name__ for outcome in outcomes] == ["Quarantined", "Kept"]
     assert outcomes[0].reason == "extract_failed" and "too deep" in caplog.text
 
@@ -102,3 +104,47 @@ def test_order_of_pages_does_not_change_their_text():
     pages = [page(article(f"<p>{text}</p><p>{text}</p>")) for text in (EN, ZH, EN)]
     config = ExtractConfig()
     assert list(process(iter(pages), config)) == list(process(iter(pages[::-1]), config))[::-1]
+
+
+SHELL = '<html><body><p>Shop</p><div id="chart"></div><script>draw()</script></body></html>'
+
+
+def test_a_page_that_a_script_was_to_fill_is_dropped_with_a_hint():
+    outcome = extract(page(SHELL), ExtractConfig())
+    assert isinstance(outcome, Dropped) and outcome.reason == "javascript_page"
+    assert outcome.evidence["found"] == "hollow" and "danlu[render]" in str(outcome.evidence["hint"])
+
+
+def test_policies_for_pages_that_a_script_was_to_fill():
+    kept = extract(page(SHELL), ExtractConfig(javascript_pages="keep"))
+    assert isinstance(kept, Kept) and kept.document.text == "Shop" and kept.document.metrics["javascript_page"] == 1.0
+    quarantined = extract(page(SHELL), ExtractConfig(javascript_pages="quarantine"))
+    assert isinstance(quarantined, Quarantined) and quarantined.content == SHELL.encode()
+    long = article("".join(f"<p>{n} {EN}</p>" for n in range(8)) + '<div class="skeleton"></div>' * 5)
+    assert isinstance(extract(page(long), ExtractConfig()), Kept)
+    assert isinstance(extract(page(long), ExtractConfig(javascript_pages="drop")), Dropped)
+
+
+def test_a_page_that_takes_too_long_or_too_much_is_quarantined_with_its_bytes():
+    row = "<tr>" + "<td>cell text here</td>" * 10 + "</tr>"  # 2 MB of table: 2 s and 110 MB
+    pages = [page(article(f"<p>{EN}</p>" * 2)), page(article(f"<p>{EN}</p><table>{row * 8000}</table>"))]
+    for config, reason in (
+        (ExtractConfig(page_timeout_seconds=0.5), "extract_timeout"),
+        (ExtractConfig(page_memory_mb=40), "extract_memory"),
+    ):
+        outcomes = list(process(iter([*pages, pages[0]]), config))
+        assert [type(outcome).__name__ for outcome in outcomes] == ["Kept", "Quarantined", "Kept"]
+        assert outcomes[1].reason == reason and outcomes[1].content == pages[1].text.encode()
+
+
+def test_a_page_that_kills_the_child_is_quarantined():
+    def killed(html):
+        raise SandboxFailure("crashed", "SIGSEGV")
+
+    outcome = extract(page("<p>x</p>"), ExtractConfig(), killed)
+    assert isinstance(outcome, Quarantined) and outcome.reason == "extract_crashed"
+
+
+def test_pages_read_the_same_with_and_without_isolation():
+    pages = [page(article(f"<p>{text}</p><p>{text}</p>")) for text in (EN, ZH)] + [page(SHELL), page("\ud800<p>")]
+    assert list(process(iter(pages), ExtractConfig())) == list(process(iter(pages), ExtractConfig(isolate=False)))
