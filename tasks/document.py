@@ -47,6 +47,7 @@ class Document:
     licence: str | None = None
     language: str = UNKNOWN_LANGUAGE  # en, zh-Hans, zh-Hant, ja, …; "code" for program text
     script: str | None = None  # ISO 15924: Latn, Hans, Hant, Jpan, …
+    languages: dict[str, float] = field(default_factory=dict)  # share of the characters each; empty unless mixed
     encoding: str | None = None  # Python codec name that read the bytes
     encoding_method: str | None = None  # bom, utf-8, http, meta, chardet, candidate, ftfy
     encoding_confidence: float | None = None  # 0 to 1

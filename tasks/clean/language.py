@@ -31,6 +31,12 @@ from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome
 from tasks.stage import map_stage
 
 CODE = "code"
+ALIASES = {  # lower case; what users and other tools call a language -> what danlu calls it
+    **dict.fromkeys(("zh-tw", "zh-hk", "zh-mo", "zh-hant", "zh-hant-tw", "zh-hant-hk", "zht", "cht"), "zh-Hant"),
+    **dict.fromkeys(("zh-cn", "zh-sg", "zh-my", "zh-hans", "zh-hans-cn", "zhs", "chs"), "zh-Hans"),
+    **{"zho": "zh", "chi": "zh", "cmn": "zh", "zh-yue": "yue", "eng": "en", "jpn": "ja", "jp": "ja", "kor": "ko"},
+    **{"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "fil": "tl", "no": "nb", "nob": "nb", "nno": "nn"},
+}
 SAMPLE_CHARS = 6_000  # for the model, from the middle outwards; more changes no answer of the documents measured
 CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms and knows Cantonese
 NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d_#*=`|<>{}\[\]\\/+~^-]+")
@@ -111,7 +117,8 @@ def ranked(text: str, k: int = 8) -> list[tuple[str, float]]:
     """The model's `k` best languages with their probabilities."""
     labels, scores = model().predict(" ".join(text.split()), k=k)
     return [
-        (label.removeprefix("__label__"), min(1.0, float(score))) for label, score in zip(labels, scores, strict=True)
+        (canonical(label.removeprefix("__label__")), min(1.0, float(score)))
+        for label, score in zip(labels, scores, strict=True)
     ]
 
 
@@ -201,9 +208,18 @@ def label(document: Document, config: LanguageConfig) -> Outcome:
     return Kept(document=result)
 
 
+def canonical(language: str) -> str:
+    """The name danlu gives a language that people write in several ways: zh-TW is zh-Hant, iw is he, nob is nb.
+
+    Names of no known alias come back as they are.
+    """
+    return ALIASES.get(language.replace("_", "-").lower(), language)
+
+
 def wanted(language: str, languages: tuple[str, ...]) -> bool:
     """Whether `language` or what it is a variety of is among `languages`."""
-    return language in languages or language.split("-")[0] in languages
+    names = {canonical(name) for name in languages}
+    return language in names or language.split("-")[0] in names
 
 
 def process(documents: Iterator[Document], config: LanguageConfig) -> Iterator[Outcome]:

@@ -1,8 +1,8 @@
 """Records as Parquet rows, and back.
 
 A shard of the ingest stage has the columns of `RawRecord`, every later one those of `Document`, in the order of the
-dataclass. `metrics` is a map<string, double> with sorted keys, `origin` a struct of file, record, offset. Rows are
-written in small row groups, so that no reader needs a whole shard in memory.
+dataclass. `metrics` and `languages` are map<string, double> with sorted keys, `origin` a struct of file, record and
+offset. Rows are written in small row groups, so that no reader needs a whole shard in memory.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ DOCUMENT_SCHEMA = pa.schema(
         ("licence", pa.string()),
         ("language", pa.string()),
         ("script", pa.string()),
+        ("languages", pa.map_(pa.string(), pa.float64())),
         ("encoding", pa.string()),
         ("encoding_method", pa.string()),
         ("encoding_confidence", pa.float64()),
@@ -77,7 +78,7 @@ def to_row(item: RawRecord | Document | Dropped | Quarantined) -> dict[str, Any]
     row = {name: getattr(item, name) for name in schema_of(item).names}
     row["origin"] = {"file": item.origin.file, "record": item.origin.record, "offset": item.origin.offset}
     if isinstance(item, Document):
-        row["metrics"] = sorted(item.metrics.items())
+        row["metrics"], row["languages"] = sorted(item.metrics.items()), sorted(item.languages.items())
     if isinstance(item, Quarantined) and len(item.content) > MAX_QUARANTINE_BYTES:
         digest = hashlib.sha256(item.content).hexdigest()
         row["content"] = item.content[:MAX_QUARANTINE_BYTES]
@@ -106,7 +107,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Document | RawRecord]:
     for row in batch.to_pylist():
         row["origin"] = Origin(**row["origin"])
         if kind is Document:
-            row["metrics"] = dict(row["metrics"])
+            row["metrics"], row["languages"] = dict(row["metrics"]), dict(row["languages"])
             yield Document(**{name: row[name] for name in DOCUMENT_SCHEMA.names})
         else:
             yield RawRecord(**row)

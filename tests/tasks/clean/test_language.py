@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tasks.clean.language import LanguageConfig, identify, label, looks_like_code, wanted
+from tasks.clean.language import LanguageConfig, canonical, identify, label, looks_like_code, wanted
 from tasks.clean.scripts import one_script_characters
 from tasks.document import Document, Dropped, Kept, Origin
 
@@ -82,3 +82,28 @@ def test_simplified_and_traditional_sentences_are_told_apart(shared_data):
         rows = [json.loads(line) for line in lines]
     right = sum(identify(row["text"]).language == row["label"] for row in rows)
     assert right / len(rows) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("zh-tw", "zh-Hant"),
+        ("zh_HK", "zh-Hant"),
+        ("zh-CN", "zh-Hans"),
+        ("iw", "he"),
+        ("ja", "ja"),
+        ("zh-Hant", "zh-Hant"),
+    ],
+)
+def test_aliases_of_a_language_reach_one_name(alias, name):
+    assert canonical(alias) == name
+
+
+def test_norwegian_has_the_name_that_its_alias_reaches():
+    assert identify("Regjeringen la i dag frem sitt forslag til statsbudsjett for neste år.").language == canonical(
+        "no"
+    )
+
+
+def test_an_alias_in_the_config_keeps_what_it_names():
+    assert wanted("zh-Hant", ("zh-TW",)) and not wanted("zh-Hans", ("zh-TW",))
