@@ -2,8 +2,8 @@
 
 It stops at the first step that reads every byte: byte-order mark, strict UTF-8, the charset declared by the container,
 the one in `<meta>`, chardet (`detect`), and where chardet is unsure the CJK charsets scored by plausibility. A declared
-charset is believed only if its text is plausible. Files that change charset midway are read line by line. What no step reads is an
-error; nothing is guessed silently: method, confidence and replacements come with the text.
+charset is believed only if its text is plausible. Files that change charset midway are read line by line. What no step
+reads is an error; nothing is guessed silently: method, confidence and replacements come with the text.
 
 in    bytes, the declared charset
 out   Decoded, or UndecodableError with the reason
@@ -36,6 +36,7 @@ __all__ = ["CONTROL", "DecodeConfig", "Decoded", "UndecodableError", "decode_byt
 WEAK = frozenset({"cp1252", "latin-1", "iso8859-1", "iso8859-15"})  # servers declare these for everything
 ESCAPES = (b"\x1b$", b"\x1b(", b"~{")  # ISO-2022 and HZ are ASCII to a UTF-8 decoder
 MAX_BYTES_WITHOUT_NUL = 4_096  # of UTF-16: every space, digit and newline has one
+CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")  # all but tab, newlines, escape
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -51,11 +52,11 @@ def decode_bytes(
     for mark, codec in BOMS:
         if content.startswith(mark):
             return _with_bom(content[len(mark) :], codec, config)
+    if _may_be_wide(content) and (wide := wide_reading(content)):
+        return wide
     text = strictly(content, "utf-8")
     if text is not None and not any(escape in content for escape in ESCAPES) and b"\0" not in content:
         return Decoded(text=text, encoding="ascii" if text.isascii() else "utf-8", method="utf-8", confidence=1.0)
-    if b"\0" in content and (wide := wide_reading(content)):
-        return wide
     if text is not None:  # UTF-8 that may really be ISO-2022, HZ or UTF-16 of ASCII text
         return _escaped_or_wide(content, text, guess_charset(content, config))
     surrogates = _lone_surrogates(content)
@@ -63,6 +64,11 @@ def decode_bytes(
         return surrogates
     meta = meta_label(content) if html or content[:1] == b"<" else None
     return _legacy(content, declared, meta, config)
+
+
+def _may_be_wide(content: bytes) -> bool:
+    """Whether `content` has a NUL, or is a short piece with controls: the high bytes of Thai or Hindi in UTF-16."""
+    return b"\0" in content or (len(content) <= MAX_BYTES_WITHOUT_NUL and CONTROL_BYTES.search(content) is not None)
 
 
 def _legacy(content: bytes, declared: str | None, meta: str | None, config: DecodeConfig) -> Decoded:

@@ -1,7 +1,7 @@
 """Guess the charset of bytes that are not UTF-8 and that nothing declares.
 
-`certain_cjk` reads a sample in each CJK charset; where exactly one makes frequent characters of it, that is the answer, at a
-fraction of chardet's time. Else chardet ranks the charsets by its language models, on the parts of the content
+`certain_cjk` reads a sample in each CJK charset; where exactly one makes frequent characters of it, that is the answer,
+at a fraction of chardet's time. Else chardet ranks the charsets by its language models, on the parts of the content
 that have non-ASCII bytes at all, and where it is unsure the ranking is weighed with what it does not look at: whether
 the text hangs together (`disorder`), and that a file found today is more often Windows' or the web's than DOS'.
 

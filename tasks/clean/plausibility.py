@@ -33,9 +33,11 @@ FREQUENT_HANGUL = (
 )
 PUNCTUATION = "、。，．：；！？「」『』《》〈〉（）“”‘’—…·～　【】〔〕"
 BAD_CATEGORIES = frozenset({"Cc", "Cn", "Co", "Cs"})
-PRIOR_CHARS = 1  # the mean starts from one character of weight 0, so that a single lucky one proves nothing
+PRIOR_CHARS = 2  # the mean starts from two characters of weight 0, so that a single lucky one proves nothing
 LONE_IN_WORD = re.compile(
-    "(?<=[A-Za-z])[\u1100-\uffee]{1,2}(?=[A-Za-z])|(?<=[A-Za-z]{2})[\u1100-\uffee](?![\u1100-\uffee])"
+    "(?<=[A-Za-z])[\u1100-\uffee]{1,2}(?=[A-Za-z])"
+    "|(?<=[A-Za-z]{2})[\u1100-\uffee](?![\u1100-\uffee])"
+    "|(?<![\u1100-\uffee])[\u1100-\uffee](?=[a-z]{2})"
 )
 
 

@@ -1,8 +1,8 @@
 """UTF-16 without a byte-order mark.
 
 In the right byte order neighbouring characters belong to one script and unassigned ones do not occur; in the wrong
-order, or when other bytes are read this way, they scatter over the whole plane. Ideographs and hangul fill so much of it
-that scatter alone proves little there, so they must also be characters that people use.
+order, or when other bytes are read this way, they scatter over the whole plane. Ideographs and hangul fill so much of
+it that scatter alone proves little there, so they must also be characters that people use.
 
 in    bytes without a byte-order mark
 out   Decoded, or None

@@ -114,7 +114,7 @@ def in_container(name: str, content: bytes, broken: bool) -> bytes:
         return good + b"\n" + content.replace(b"\n", b"") + b"\n" + good + b"\n"
     if ".warc" in name:
         body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=gbk\r\n\r\n" + content
-        head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a/\r\nContent-Type: application/http; msgtype=response\r\n"
+        head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a/\r\nContent-Type: application/http\r\n"
         whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body + b"\r\n\r\n"
         return gzip.compress(whole) if name.endswith(".gz") else whole
     return gzip.compress(content) if name.endswith(".gz") else content

@@ -1,0 +1,110 @@
+"""Detection: UTF-16 without a mark, short texts, mixed lines, and the proof that the fast path changes no text."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+import zstandard
+
+from tasks.clean.cascade import DecodeConfig, UndecodableError, decode_bytes
+from tasks.clean.charsets import family_of
+from tasks.clean.detect import certain_cjk
+from tasks.clean.plausibility import disorder, plausibility
+from tasks.clean.segments import by_segments
+from tasks.clean.wide import wide_reading
+
+HANS = "为了保障公民的合法权益，根据宪法，制定本条例。\n国务院有关部门应当按照各自的职责，做好监督管理工作。\n" * 8
+HANT = "為了保障人民之合法權益，依據憲法，制定本條例。\n主管機關應依職權辦理，並得請求有關機關協助。\n" * 8
+FRENCH = "Le café du théâtre est fermé jusqu’à l’été.\n"
+WIDE_TEXTS = [
+    "Это проверка кодировки.",
+    "การประชุมก็ล่าช้าออกไปเพื่อ",
+    "会很危险。热带深层水汽将会造成局部",
+    "이 문서는 문자 집합을",
+]
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", [*WIDE_TEXTS, "Plain English words.", "دعم العديد من كبار أعضاء"])
+def test_utf16_without_a_mark_is_found_in_both_orders(text, codec):
+    assert decode_bytes(text.encode(codec)).text == text
+
+
+@pytest.mark.parametrize(
+    "content", [HANS.encode("gb18030"), HANT.encode("big5"), b"Bush hid the facts today\0\0", b"a\0\0\0" * 9]
+)
+def test_other_bytes_are_not_utf16(content):
+    assert wide_reading(content) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        ("ejsc pracy.\nFabryka w Burnaston, w któ", "cp1250"),
+        ("grisuppfödare gör sig redo att injicera", "cp1252"),
+        ("ts tuvākajās dienās pieaugs.\nZemestrīce ", "cp1257"),
+        ("rande'nin yerine programa o çıkacak.\nWes", "cp1254"),
+    ],
+)
+def test_accented_letters_of_a_short_text_are_not_taken_for_cjk(text, codec):
+    assert decode_bytes(text.encode(codec)).text == text
+
+
+def test_disorder_tells_a_wrong_alphabet_from_the_right_one():
+    assert disorder(FRENCH) == 0.0
+    assert disorder(FRENCH.encode("cp1252").decode("cp437")) > 0.5
+    assert disorder("Перевод".encode("koi8-r").decode("cp1251")) > 0.2
+
+
+def test_one_lucky_character_is_no_evidence_of_cjk():
+    assert plausibility("t的o") < 0.35 < plausibility("的人在")
+
+
+def test_certain_path_answers_for_long_text_only_and_with_the_narrowest_codec():
+    assert certain_cjk(HANT[:40].encode("big5")) is None
+    guess = certain_cjk(HANT.encode("big5"))
+    assert guess is not None and (guess.codec, guess.text) == ("big5", HANT)
+    assert family_of("Big5-HKSCS") == ("big5", "cp950", "big5hkscs")
+
+
+def test_windows_1252_lines_in_a_utf8_text_are_read_as_such():
+    content = (FRENCH * 3).encode() + (FRENCH * 3).encode("cp1252")
+    found = decode_bytes(content)
+    assert (found.text, found.encoding, found.method) == (FRENCH * 6, "utf-8+cp1252", "segments")
+
+
+@pytest.mark.parametrize(("text", "codec"), [(HANS, "gb18030"), (HANT, "big5hkscs")])
+def test_utf8_and_legacy_lines_in_turn_are_each_read(text, codec):
+    lines = text.splitlines(keepends=True)
+    content = b"".join(line.encode("utf-8" if number % 2 else codec) for number, line in enumerate(lines))
+    found = by_segments(content, DecodeConfig())
+    assert found is not None and (found.text, found.replacements) == (text, 0)
+
+
+def test_text_in_one_charset_is_not_cut_into_segments():
+    assert by_segments(HANS.encode("gb18030"), DecodeConfig()) is None
+
+
+def _text(content: bytes, fast: bool) -> str:
+    try:
+        return decode_bytes(content, config=DecodeConfig(fast_paths=fast)).text
+    except UndecodableError as error:
+        return error.reason
+
+
+def test_fast_path_gives_the_text_of_the_slow_one_on_every_shared_file(shared_data):
+    """The archives' members and loose files that are not UTF-8: only they reach the path."""
+    contents = [path.read_bytes() for path in sorted((shared_data / "corpus" / "mini").rglob("*")) if path.is_file()]
+    legacy = ("corpus/raw/laws-big5.tar.zst", "corpus/raw/laws-gb.tar.zst")
+    for archive in ("encodings/files.tar.zst", "html/pages.tar.zst", *legacy):
+        data = zstandard.ZstdDecompressor().stream_reader((shared_data / archive).open("rb")).read()
+        with tarfile.open(fileobj=io.BytesIO(data)) as members:
+            contents += [file.read() for member in members if (file := members.extractfile(member))]
+    taken = 0
+    for content in contents:
+        if certain_cjk(content) is not None:
+            taken += 1
+            assert _text(content, True) == _text(content, False)
+    assert taken > 100
