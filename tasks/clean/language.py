@@ -27,6 +27,7 @@ import fasttext
 
 from tasks.clean.metrics import measure, prose_of
 from tasks.clean.scripts import han_evidence, script_shares
+from tasks.clean.second_opinion import cld2_shares, join
 from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome
 from tasks.stage import map_stage
 
@@ -38,6 +39,7 @@ ALIASES = {  # lower case; what users and other tools call a language -> what da
     **{"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro", "fil": "tl", "no": "nb", "nob": "nb", "nno": "nn"},
 }
 SAMPLE_CHARS = 6_000  # for the model, from the middle outwards; more changes no answer of the documents measured
+SURE = 0.9  # lid.176's probability from which no second model is asked
 CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms and knows Cantonese
 NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d_#*=`|<>{}\[\]\\/+~^-]+")
 LANGUAGES_OF_SCRIPT = {  # of the 176 that the model knows; scripts not listed here: the model's word
@@ -113,6 +115,12 @@ def model() -> Any:
     return fasttext.load_model(str(Path(found.submodule_search_locations[0]) / "resources" / "lid.176.ftz"))
 
 
+@functools.cache
+def known_languages() -> frozenset[str]:
+    """The languages that lid.176 can name."""
+    return frozenset(canonical(name.removeprefix("__label__")) for name in model().get_labels())
+
+
 def ranked(text: str, k: int = 8) -> list[tuple[str, float]]:
     """The model's `k` best languages with their probabilities."""
     labels, scores = model().predict(" ".join(text.split()), k=k)
@@ -157,7 +165,11 @@ def identify(text: str, config: LanguageConfig | None = None) -> Identified:
         )
     if han > 0.3:
         return _chinese(sample, histogram, han, dict(scores), config)
-    return _by_model(next(iter(shares)), shares, scores, config)
+    script = next(iter(shares))
+    if (not scores or scores[0][1] < SURE) and len(ALLOWED.get(script, ("", ""))) > 1:
+        second = {canonical(name): share for name, share in cld2_shares(sample).items()}
+        scores = join(scores, second, known_languages()) if second else scores
+    return _by_model(script, shares, scores, config)
 
 
 def _chinese(
