@@ -1,8 +1,9 @@
 """Take the main text out of a web page, and light markup off the rest.
 
 Each page is read in a child process with limits (`tasks/clean/sandbox.py`); one that breaks them is quarantined with
-its bytes. A page that a script was to fill (`tasks/clean/shells.py`) is marked with the metric `javascript_page`. Markdown
-and plain text lose their markup only; program text is not touched.
+its bytes. A page that a script was to fill (`tasks/clean/shells.py`) is marked with the metric `javascript_page`, and
+with `render` filled by Chromium first (`tasks/clean/render.py`; its result depends on the outside world). Markdown and
+plain text lose their markup only; program text is not touched.
 
 in    Document    text is what decode read; media_type says what it is
 out   Document    text is prose (pages: paragraphs a line, table cells between "|"); or Dropped, Quarantined
@@ -20,6 +21,7 @@ from typing import Any, Literal
 from tasks.clean.decode import normalise
 from tasks.clean.markup import strip_inline_tags, strip_markdown
 from tasks.clean.page import PageText, read_page
+from tasks.clean.render import find_browser
 from tasks.clean.sandbox import Limits, SandboxFailure, shared_sandbox
 from tasks.document import Document, Dropped, Kept, Outcome, Quarantined
 from tasks.stage import map_stage
@@ -37,6 +39,7 @@ WALL_FACTOR = 5  # wall clock over processor time: a child that takes longer is 
 HINT = "its text comes from JavaScript: pip install 'danlu[render]' and set extract.render=true to have it filled"
 
 Read = Callable[[str], PageText]
+Render = Callable[[Document], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +53,21 @@ class ExtractConfig:
     page_memory_mb: int = 1024
     javascript_pages: Literal["keep", "drop_empty", "drop", "quarantine"] = "drop_empty"
     javascript_min_chars: int = 200  # drop_empty: a page that JavaScript fills is kept from this much text on
+    render: bool = False  # have Chromium fill such pages (needs the extra `render`)
+    render_source: Literal["url", "bytes"] = "url"  # fetch again where the page has an address, or run what was saved
+    render_browser: str | None = None  # path or name; None: the first of chromium, chromium-browser, google-chrome
+    render_timeout_seconds: float = 30.0
+    render_memory_mb: int = 4096  # of browser and driver together
+    render_private_addresses: bool = False  # of this machine and network: only where the pages are your own
 
     def __post_init__(self) -> None:
-        for name in ("max_page_chars", "page_timeout_seconds", "page_memory_mb"):
+        for name in (
+            "max_page_chars",
+            "page_timeout_seconds",
+            "page_memory_mb",
+            "render_timeout_seconds",
+            "render_memory_mb",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, found {getattr(self, name)}: no page could be read")
         if self.javascript_min_chars < 0:
@@ -89,25 +104,69 @@ def reader(config: ExtractConfig) -> Read:
     return read_here
 
 
-def extract(document: Document, config: ExtractConfig, read: Read | None = None) -> Outcome:
+def renderer(config: ExtractConfig) -> Render | None:
+    """Has Chromium fill a page, in a child process. Raises RenderUnavailable at once, SandboxFailure a page."""
+    if not config.render:
+        return None
+    settings = {
+        "browser": find_browser(config.render_browser),
+        "source": config.render_source,
+        "timeout_seconds": config.render_timeout_seconds,
+        "allow_private": config.render_private_addresses,
+    }
+    seconds = 4 * config.render_timeout_seconds  # the renderer keeps the limit itself; this is for one that hangs
+    limits = Limits(cpu_seconds=seconds, wall_seconds=seconds, memory_mb=config.render_memory_mb, tree=True)
+
+    def render(document: Document) -> str:
+        sandbox = shared_sandbox("tasks.clean.render:handler", settings, limits)
+        return sandbox.call({"html": document.text, "url": document.url})["html"]
+
+    return render
+
+
+def extract(
+    document: Document, config: ExtractConfig, read: Read | None = None, render: Render | None = None
+) -> Outcome:
     """The one outcome of `document`."""
     if document.media_type not in HTML_TYPES:
         return Kept(document=dataclasses.replace(document, text=_plain(document)))
     if len(document.text) > config.max_page_chars:
         evidence: dict[str, str | float | int] = {"chars": len(document.text), "max_page_chars": config.max_page_chars}
         return Dropped(document=document, reason="page_too_large", evidence=evidence)
+    read = read or reader(config)
     try:
-        page = (read or reader(config))(document.text)
+        page = read(document.text)
     except SandboxFailure as failure:
         log.warning("%s: extraction failed: %s", document.origin.file, failure)
         return _quarantined(document, REASONS[failure.kind], failure.detail)
+    if page.javascript and render:
+        return _rendered(document, page, config, read, render)
     return _outcome(document, page, config)
 
 
-def _outcome(document: Document, page: PageText, config: ExtractConfig) -> Outcome:
+def _rendered(document: Document, page: PageText, config: ExtractConfig, read: Read, render: Render) -> Outcome:
+    """The outcome with what Chromium shows, if that is more; a failure leaves the page as it was."""
+    try:
+        filled = read(render(document))
+    except SandboxFailure as failure:
+        log.warning("%s: rendering failed: %s", document.url or document.origin.file, failure)
+        outcome = _outcome(document, page, config, {"render_failed": 1.0})
+        if isinstance(outcome, Dropped):
+            outcome.evidence["render_failed"] = failure.detail[:500]
+        return outcome
+    if len(filled.text) <= len(page.text):
+        return _outcome(document, page, config, {"rendered": 0.0})
+    return _outcome(document, dataclasses.replace(filled, javascript=None), config, {"rendered": 1.0})
+
+
+def _outcome(
+    document: Document, page: PageText, config: ExtractConfig, more_metrics: dict[str, float] | None = None
+) -> Outcome:
     text, removed = normalise(page.text)  # character references bring in what decode had removed
     text = re.sub("[\ud800-\udfff]", "", text).strip()
-    metrics = dict(document.metrics)
+    metrics = {**document.metrics, **(more_metrics or {})}
+    if more_metrics:
+        metrics["javascript_page"] = 1.0
     metrics["page_chars"] = float(len(document.text))
     metrics["removed_controls"] = metrics.get("removed_controls", 0.0) + removed
     if page.javascript:
@@ -155,9 +214,9 @@ def _quarantined(document: Document, reason: str, detail: str) -> Quarantined:
 
 
 def process(documents: Iterator[Document], config: ExtractConfig) -> Iterator[Outcome]:
-    read = reader(config)
+    read, render = reader(config), renderer(config)
     for document in documents:
-        yield extract(document, config, read)
+        yield extract(document, config, read, render)
 
 
 STAGE = map_stage(

@@ -2,8 +2,8 @@
 
 The evidence is what an author leaves for the time before the script has run, in whatever language: a container with
 nothing in it, a spinner, a skeleton, "loading…", a notice that JavaScript is needed, web components that stay empty.
-Text counts in units: a character, or two for a CJK one. A page with running text is flagged only for skeletons or for many
-empty components, and keeps its text: the flag says that some of it is missing.
+Text counts in units: a character, or two for a CJK one. A page with running text is flagged only for skeletons or for
+many empty components, and keeps its text: the flag says that some of it is missing.
 
 in    str, str    the page, and the text that was extracted from it
 out   str         `hollow`, `notice`, `loading`, `waiting`, `scripts`, `skeleton`, `components`: the evidence; or None
