@@ -1,6 +1,6 @@
 """Let headless Chromium fill a page. This runs in a sandbox of its own, with the browser as its child.
 
-Only pages that JavaScript fills come here. A page with an address is fetched again; else, or with `source="bytes"`, what
+Only pages that JavaScript fills come here. One with an address is fetched again; else, or with `source="bytes"`, what
 was saved is rendered with the network shut off. All traffic goes through `render_guard.py`, which refuses private
 addresses; images, media and fonts are not loaded, downloads and service workers are off, and open shadow roots become
 part of the page. The result depends on the outside world: it is part of the dataset as any fetched input is.

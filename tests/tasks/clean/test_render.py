@@ -14,7 +14,8 @@ from tasks.document import Document, Dropped, Kept, Origin
 
 LIMITS = Limits(cpu_seconds=120, wall_seconds=120, memory_mb=4096, tree=True)
 SHELL = '<html><body><div id="chart">loading…</div><script src="/fill.js"></script></body></html>'
-FILL = 'setTimeout(() => { document.getElementById("chart").textContent = "正文的文字都由脚本写入 " + document.title.length }, 200)'
+WRITE = 'document.getElementById("chart").textContent = "正文的文字都由脚本写入 " + document.title.length'
+FILL = f"setTimeout(() => {{ {WRITE} }}, 200)"
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
