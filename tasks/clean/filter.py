@@ -6,7 +6,7 @@ garbage, and the published rules of `rules.py`, then the user's. The lengths of 
 per language, so that the report can show what another least length would drop.
 
 in    Document    metrics of `metrics.measure` are in `document.metrics`
-out   Document    a subset, order kept; each drop names its reason, the figure and the limit
+out   Document    a subset, order kept, personal data masked; each drop names its reason, the figure and the limit
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal
 from tasks.clean import lengths
 from tasks.clean.language import CODE, wanted
 from tasks.clean.licences import LicencePolicy, refusal
+from tasks.clean.pii import PiiConfig, masked
 from tasks.clean.rules import (
     C4Config,
     CodeConfig,
@@ -35,7 +36,7 @@ from tasks.clean.rules import (
 )
 from tasks.clean.user_rules import UserRule, UserRuleError, absolute, load, verdict_of_user
 from tasks.clean.words import is_unspaced
-from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome, Quarantined
+from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Outcome, Quarantined
 from tasks.settings import to_dict
 from tasks.stage import Part, PartWriter, Stage, StageRun
 from tasks.store.account import AccountError
@@ -53,6 +54,8 @@ class FilterConfig:
     c4: C4Config = field(default_factory=C4Config)
     fineweb: FineWebConfig = field(default_factory=FineWebConfig)
     code: CodeConfig = field(default_factory=CodeConfig)
+    min_quality: float | None = None  # of the metric of `language.quality_model` (danlu train-quality)
+    pii: PiiConfig = field(default_factory=PiiConfig)  # what is masked in the documents kept
     drop_unknown_language: bool = False
     languages_of_source: dict[str, tuple[str, ...]] = field(
         default_factory=dict
@@ -91,6 +94,11 @@ def verdict(
     metrics: Mapping[str, float], language: str, config: FilterConfig, media_type: str = "text/plain"
 ) -> Verdict | None:
     """The first rule that a document with these metrics breaks. KeyError when a metric was never measured."""
+    if config.min_quality is not None and "quality" not in metrics:
+        raise ValueError(
+            f"filter.min_quality is {config.min_quality}, and no document has the metric quality: set "
+            "language.quality_model to a model that `danlu train-quality` made, or filter.min_quality to null"
+        )
     return first_broken(rules_for(language, media_type, config), metrics)
 
 
@@ -99,6 +107,8 @@ def rules_for(language: str, media_type: str, config: FilterConfig) -> Iterator[
     minimum = by_language(config.min_chars_by_language, language, config.min_chars)
     yield Rule("too_short", "num_chars", minimum, None)
     yield Rule("garbage_characters", "garbage_ratio", None, config.max_garbage_ratio)
+    if config.min_quality is not None:
+        yield Rule("low_quality", "quality", config.min_quality, None)
     if language == CODE:
         yield from code_rules(config.code)
         return
@@ -134,7 +144,7 @@ def judge(document: Document, config: FilterConfig, user_rules: Sequence[UserRul
     loaded = load_all(config) if user_rules is None else user_rules
     if loaded and (answer := user_outcome(document, loaded)):
         return answer
-    return Kept(document=document)
+    return masked(document, config.pii)
 
 
 def load_all(config: FilterConfig) -> list[UserRule]:
@@ -201,5 +211,5 @@ STAGE = Stage(
     config=FilterConfig,
     inputs=("language",),
     run=run,
-    summary="drop by length, shape, repetition, garbage, language, licence and own rules, from metrics measured before",
+    summary="drop by length, shape, repetition, garbage, language, licence and own rules; mask personal data",
 )

@@ -1,9 +1,13 @@
 """What identifies a person is masked, in Chinese and in English; what only looks like it stays. Numbers are made up."""
 
+import dataclasses
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tasks.clean.filter import FilterConfig, judge
+from tasks.clean.metrics import measure
 from tasks.clean.pii import KINDS, PiiConfig, mask, masked
 from tasks.clean.pii_numbers import CHECK_DIGITS, WEIGHTS, is_bank_card, is_cn_id, luhn
 from tasks.document import Document, Dropped, Kept, Origin
@@ -27,6 +31,16 @@ UNIONPAY, VISA = card("622202020011234567"), card("453201511283036")
 
 def document(text: str, language: str = "zh-Hans") -> Document:
     return Document(id="1", text=text, source="s", language=language, origin=Origin(file="f", record=0, offset=0))
+
+
+PROSE = (
+    "这座炉子把原始文本炼成模型。它读取爬虫找到的每一个网页，按照任何人都能查验的规则决定去留，并且记录其余内容被舍弃的原因。"
+    "有价值的东西一样也不会丢失，因为每条记录都有自己的编号，可以一路追查到训练的批次。"
+)
+
+
+def measured(text: str) -> Document:
+    return dataclasses.replace(document(text), metrics=measure(text, "zh-Hans"))
 
 
 @pytest.mark.parametrize(
@@ -130,6 +144,15 @@ def test_each_kind_can_be_masked_dropped_or_left():
     kept = masked(document(text), CONFIG)
     assert isinstance(kept, Kept) and kept.document.text == "<EMAIL> <PHONE>"
     assert (kept.document.metrics["pii_email"], kept.document.metrics["pii_cn_id"]) == (1.0, 0.0)
+
+
+def test_the_filter_masks_what_it_keeps_and_leaves_what_it_drops():
+    kept = judge(measured("电话13912345678。" + PROSE), FilterConfig())
+    assert isinstance(kept, Kept) and kept.document.text.startswith("电话<PHONE>。")
+    short = judge(measured("电话13912345678"), FilterConfig())
+    assert isinstance(short, Dropped) and short.reason == "too_short" and "pii_phone" not in short.document.metrics
+    lost = judge(measured("电话13912345678。" + PROSE), FilterConfig(pii=PiiConfig(phone="drop")))
+    assert isinstance(lost, Dropped) and lost.reason == "pii_phone"
 
 
 def test_a_dropped_document_shows_the_text_of_no_span():
