@@ -200,7 +200,7 @@ def _detected(content: bytes, guess: Guess, config: DecodeConfig) -> Decoded | N
     if options:
         score, _, candidate, decoded = max(options)
         if score >= config.min_plausibility and (
-            text is None or codec in MULTIBYTE or score > plausibility(text) + 0.3
+            text is None or codec in MULTIBYTE or score > max(confidence, plausibility(text) + 0.3)
         ):
             method = "chardet" if candidate == codec else "candidate"
             return Decoded(text=decoded, encoding=candidate, method=method, confidence=max(0.0, min(1.0, score)))

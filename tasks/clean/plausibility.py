@@ -70,7 +70,7 @@ def weight(char: str) -> float:
     """What one non-ASCII character says: 1 frequent, 0.4 standard, -0.2 rare, -4 impossible in plain text."""
     if char in frequent_characters():
         return 1.0
-    if char in standard_characters():
+    if char in standard_characters() or "\u2500" <= char <= "\u257f":  # rules of a table
         return 0.4
     if char == "\ufffd" or unicodedata.category(char) in BAD_CATEGORIES or "\uff61" <= char <= "\uff9f":
         return -4.0  # half-width katakana is what Shift_JIS makes of other charsets' bytes
