@@ -17,7 +17,9 @@ class IngestConfig:
     """The ingest stage."""
 
     sources: tuple[SourceConfig, ...]
-    shard_bytes: int = 16 << 20  # of content in one shard
+    shard_bytes: int = (
+        4 << 20
+    )  # of content in one shard: the unit of work of all that follows, so two workers end together
     max_record_bytes: int = 32 << 20  # a longer line, file or body is quarantined, and never held whole
     small_file_bytes: int = 256 << 10  # smaller files share a part
     http_statuses: tuple[int, ...] = (200,)  # of WARC responses that are documents
