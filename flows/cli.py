@@ -35,6 +35,7 @@ from flows.options import (
 )
 from flows.order import STAGES
 from flows.review import review
+from flows.train_quality import train_quality
 from tasks.settings import ConfigError
 from tasks.stage import Stage
 from tasks.store.collect import collect, garbage
@@ -383,6 +384,7 @@ for _stage in STAGES:
 # Commands with a module of their own: app.command(name="…")(function)
 app.command(name="review")(review)
 app.command(name="lengths")(lengths)
+app.command(name="train-quality")(train_quality)
 
 
 def main() -> None:
