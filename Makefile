@@ -22,8 +22,11 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup  ## speeds as ratios against peers in the same run
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: setup  ## every benchmark: figures beside those of peers in the same run
+	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+bench-%: setup  ## one of them, such as bench-clean or bench-charsets
+	$(BIN)/python benchmarks/$*.py
 
 serve: setup  ## Prefect server, work pool, deployments and a worker, until Ctrl-C
 	$(BIN)/python -m flows.serve
