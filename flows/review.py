@@ -21,8 +21,7 @@ from rich.text import Text
 
 from flows import terminal
 from flows.options import DEFAULT_STORE, INTERRUPTED, JsonOption, NameOption, StoreOption, guarded, open_dataset
-from tasks.store import manifest as manifests
-from tasks.store.dataset import Dataset, current, references
+from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
 
 if TYPE_CHECKING:
@@ -100,28 +99,19 @@ def in_its_store(dataset: Dataset) -> Dataset:
 def take_labels(dataset: Dataset, path: Path) -> None:
     """Store the labels of a file. Raises ValueError, and stores none, when one does not fit the dataset."""
     from tasks.review import labels as labelling
+    from tasks.review import rates as measuring
 
     given = labelling.parse(path.read_bytes(), str(path))
     labelling.check(dataset, given, str(path))
     labelling.add(dataset, given)
-    settle(dataset)
-    terminal.console.print(f"{len(given):,} labels stored in {dataset.store.url}/{labelling.file_of(dataset)}")
-
-
-def settle(dataset: Dataset) -> None:
-    """Store the rates of new labels, and make the next run write the reports that show the old ones anew."""
-    from tasks.review import rates as measuring
-
     measuring.store(dataset)
-    for pipeline, stage in references(dataset.store):
-        report = current(dataset.store, pipeline, stage) if stage == "report" else None
-        if report and report.manifest.inputs.get(dataset.stage, {}).get("key") == dataset.key:
-            dataset.store.remove(f"{report.folder}/{manifests.NAME}")
+    terminal.console.print(f"{len(given):,} labels stored in {dataset.store.url}/{labelling.file_of(dataset)}")
 
 
 def ask(dataset: Dataset, groups: list[Group]) -> None:
     """Ask about each document that has no label yet; every answer is stored at once, so that stopping loses none."""
     from tasks.review import labels as labelling
+    from tasks.review import rates as measuring
 
     known, console = labelling.load(dataset).by_key, Console(highlight=False)
     cases = [
@@ -152,7 +142,7 @@ def ask(dataset: Dataset, groups: list[Group]) -> None:
         raise typer.Exit(INTERRUPTED) from None
     finally:
         if given:
-            settle(dataset)
+            measuring.store(dataset)
 
 
 def answer() -> tuple[str, str]:

@@ -69,6 +69,7 @@ class Stage:
     also: tuple[str, ...] = ()  # modules that it runs in another process, where no import shows them
     raw_inputs: Callable[[Any], dict[str, str]] | None = None  # config -> digests of files from outside the store
     optional_inputs: tuple[str, ...] = ()  # read when they are there
+    beside: Callable[[Mapping[str, Dataset]], dict[str, str]] | None = None  # digests of more that it reads
     ends_workers: bool = False  # wants the machine's memory: the Ray session ends before it runs
 
 
@@ -350,12 +351,16 @@ def map_stage(
 
 def stage_key(stage: Stage, config: Any, inputs: Mapping[str, Dataset]) -> tuple[str, dict[str, Any]]:
     """The content key that `stage` would have, and its parts."""
+    raw_inputs = {
+        **(stage.raw_inputs(config) if stage.raw_inputs else {}),
+        **(stage.beside(inputs) if stage.beside else {}),
+    }
     return content_key(
         stage=stage.name,
         modules=(stage.module, *stage.also),
         config=key_settings(config),
         inputs={name: dataset.digest for name, dataset in inputs.items()},
-        raw_inputs=stage.raw_inputs(config) if stage.raw_inputs else None,
+        raw_inputs=raw_inputs or None,
     )
 
 

@@ -21,7 +21,7 @@ from tasks.report.curves import panels, read_metrics
 from tasks.report.plots import draw
 from tasks.report.template import render_page
 from tasks.report.text import visible
-from tasks.review import rates
+from tasks.review import labels, rates
 from tasks.settings import to_dict
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.dataset import Dataset
@@ -277,5 +277,6 @@ STAGE = Stage(
     inputs=("ingest",),
     optional_inputs=figures.STAGES[1:-1],
     run=run,
+    beside=labels.digests,
     summary="Write one self-contained HTML report of every stage that ran.",
 )

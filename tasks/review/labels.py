@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -71,6 +72,18 @@ class Labels:
 
 def file_of(dataset: Dataset) -> str:
     return f"reviews/{dataset.stage}/{dataset.key[:32]}.jsonl"
+
+
+def digests(datasets: Mapping[str, Dataset]) -> dict[str, str]:
+    """SHA-256 of each file of labels of the datasets' stages: what a reader of the labels depends on."""
+    found = {}
+    for stage, dataset in datasets.items():
+        for name in dataset.store.names(f"reviews/{stage}"):
+            if name.endswith(".jsonl"):
+                path = f"reviews/{stage}/{name}"
+                with dataset.store.open(path) as file:
+                    found[path] = hashlib.sha256(file.read()).hexdigest()
+    return found
 
 
 def own(dataset: Dataset) -> list[Label]:

@@ -140,8 +140,8 @@ def test_a_report_that_shows_old_rates_is_written_anew(store: Path) -> None:
     assert {row["stage"]: row["digest"] for row in status(store)} == digests
     report = call("report", "--store", store, "--workers", "0", "--json").stdout
     assert json.loads(report)["status"] == "run"
-    [page] = (store / "datasets" / "report").glob("*/report.html")
-    assert "Measured error rates" in page.read_text(encoding="utf-8")
+    pages = (store / "datasets" / "report").glob("*/report.html")
+    assert sorted("Measured error rates" in page.read_text(encoding="utf-8") for page in pages) == [False, True]
     assert json.loads(call("report", "--store", store, "--workers", "0", "--json").stdout)["status"] == "cached"
 
 
