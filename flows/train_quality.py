@@ -56,7 +56,7 @@ def train_quality(
 
     danlu train-quality --positive books.jsonl.zst --negative spam/ --labels filter --output quality.bin
 
-    JSON lines (.gz, .zst too), Parquet and text files are read; a STAGE is its current dataset in the store. Then filter:
+    JSON lines (.gz, .zst too), Parquet and text files are read; a STAGE is its current dataset. Then filter by it:
 
     danlu run ... --set language.quality_model=quality.bin --set filter.min_quality=0.3
     """

@@ -25,10 +25,12 @@ from typing import Any
 
 import fasttext
 
+from tasks.clean import quality
 from tasks.clean.metrics import measure, prose_of
 from tasks.clean.scripts import han_evidence, script_shares
 from tasks.clean.second_opinion import cld2_shares, join
 from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Kept, Outcome
+from tasks.settings import to_dict
 from tasks.stage import map_stage
 
 CODE = "code"
@@ -90,11 +92,18 @@ class LanguageConfig:
     traditional_share: float = 0.7  # of the characters that only one script has; above it zh-Hant (field report 000)
     min_code_lines: float = 0.6  # share of lines shaped like code that makes plain text "code"
     languages: tuple[str, ...] = ()  # keep only these (BCP 47, "zh" covers zh-Hans and zh-Hant); empty: all
+    quality_model: str | None = None  # file that `danlu train-quality` made: its score is the metric quality
 
     def __post_init__(self) -> None:
+        if self.quality_model is not None:
+            object.__setattr__(self, "quality_model", str(Path(self.quality_model).absolute()))  # in every process
         for key in ("min_confidence", "traditional_share", "min_code_lines"):
             if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{key} must lie in 0..1, found {getattr(self, key)}: it is a share")
+
+    def key_settings(self) -> dict[str, Any]:
+        """All but where the quality model lies: `quality_digest` keys what is in it."""
+        return {name: to_dict(getattr(self, name)) for name in self.__slots__ if name != "quality_model"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,8 +212,8 @@ def _fits(language: str, script: str, allowed: tuple[str, ...] | None) -> bool:
     return script != "Latn" or language not in NOT_LATIN
 
 
-def label(document: Document, config: LanguageConfig) -> Outcome:
-    """The one outcome of `document`."""
+def label(document: Document, config: LanguageConfig, classifier: quality.QualityModel | None = None) -> Outcome:
+    """The one outcome of `document`; `classifier` is that of `config`, loaded once for many documents."""
     if document.media_type == "text/x-source" or (
         document.media_type == "text/plain" and looks_like_code(document.text, config)
     ):
@@ -213,6 +222,8 @@ def label(document: Document, config: LanguageConfig) -> Outcome:
         found = identify(document.text, config)
     metrics = {**document.metrics, "language_confidence": round(found.confidence, 6)}
     metrics |= measure(document.text, found.language)
+    if config.quality_model is not None:
+        metrics["quality"] = (classifier or quality.load(config.quality_model)).score(document.text)
     result = dataclasses.replace(document, language=found.language, script=found.script, metrics=metrics)
     if config.languages and not wanted(found.language, config.languages):
         evidence: dict[str, str | float | int] = {"language": found.language, "confidence": found.confidence}
@@ -235,8 +246,14 @@ def wanted(language: str, languages: tuple[str, ...]) -> bool:
 
 
 def process(documents: Iterator[Document], config: LanguageConfig) -> Iterator[Outcome]:
+    classifier = quality.load(config.quality_model) if config.quality_model is not None else None
     for document in documents:
-        yield label(document, config)
+        yield label(document, config, classifier)
+
+
+def quality_digest(config: LanguageConfig) -> dict[str, str]:
+    """SHA-256 of the quality model, so that another one measures again. Raises ValueError for one not there."""
+    return {} if config.quality_model is None else {"quality_model": quality.digest(config.quality_model)}
 
 
 STAGE = map_stage(
@@ -246,4 +263,5 @@ STAGE = map_stage(
     input="extract",
     process=process,
     summary="language and script of each document, and its metrics",
+    raw_inputs=quality_digest,
 )

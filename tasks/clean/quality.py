@@ -2,9 +2,10 @@
 
 A text becomes tokens: each CJK character alone, runs of other letters as words, digits as 0, each mark and line break
 by itself; pairs of neighbours are fastText's own (`wordNgrams=2`), so Chinese is judged by characters and bigrams
-without a segmenter. Personal data is masked first: the filter has masked what it kept and not what it dropped, and the
-classifier would learn just that. Only the first 4,000 characters are read: quality is a matter of the whole page, and a
-book costs no more than a page. Trainer and language stage both take their tokens from here, so they cannot differ.
+without a segmenter. Whatever could be masked (addresses, longer numbers) and the placeholders of the filter become one
+token: what was kept is masked and what was dropped is not, and the classifier would learn just that. Only the first
+4,000 characters are read: quality is a matter of the whole page, and a book costs no more than a page. Trainer and
+language stage both take their tokens from here, so they cannot differ.
 
 in    str
 out   float, the probability of the label "positive", 6 digits
@@ -20,13 +21,13 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from tasks.clean.pii import PiiConfig, mask
-
-PII = PiiConfig()
 POSITIVE, NEGATIVE = "positive", "negative"
 PREFIX = "__label__"  # fastText's mark of a label
 MAX_CHARS = 4_000
-LINE_BREAK = "\u21b5"
+LINE_BREAK, MASKED = "\u21b5", "\u2261"
+MASKABLE = re.compile(
+    r"<(?:EMAIL|PHONE|CN_ID|BANK_CARD|IP)>|[\w.%+'-]+@[\w.-]+\w|[+(]{0,2}[0-9](?:[ ().:-]{0,2}[0-9]){4,}", re.ASCII
+)
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 TOKEN = re.compile(f"[{CJK}]|[^\\W_{CJK}]+|[^\\w\\s]|_")
 BLANK_LINES = re.compile(r"\s*\n\s*")
@@ -35,8 +36,8 @@ DIGIT = re.compile(r"\d")
 
 def tokens(text: str) -> str:
     """What the classifier sees of `text`, on one line."""
-    text, _ = mask(text[:MAX_CHARS], PII)
-    text = unicodedata.normalize("NFKC", text).lower().encode("utf-8", "replace").decode()
+    text = unicodedata.normalize("NFKC", text[:MAX_CHARS])
+    text = MASKABLE.sub(f" {MASKED} ", text).lower().encode("utf-8", "replace").decode()
     text = BLANK_LINES.sub(f" {LINE_BREAK} ", text.strip())
     # "_" is a token of its own, so that no text can bring a token that begins with PREFIX.
     return " ".join(TOKEN.findall(DIGIT.sub("0", text)))

@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from tasks.clean.filter import FilterConfig, drop_reason
 from tasks.clean.metrics import measure
+from tasks.clean.pii import PiiConfig, mask
 from tasks.clean.quality import digest, load, tokens
 from tasks.clean.quality_training import QualityTrainingConfig, auc, choose, example, held_out, model_of, train
 
@@ -45,7 +46,8 @@ def trained():
 def test_tokens_are_cjk_characters_words_marks_and_line_breaks():
     assert tokens("Ｈello，炉火2024!\n\n 世界") == "hello , 炉 火 0000 ! ↵ 世 界"
     assert tokens("__label__positive") == "_ _ label _ _ positive"  # no text can bring a label
-    assert tokens("call 13912345678") == tokens("call <PHONE>")  # masked or not: one text
+    for text in ("call 139-1234-5678, or a@b.com", "从114.247.50.2来，邮箱ｚ＠１６３．ｃｏｍ"):
+        assert tokens(mask(text, PiiConfig())[0]) == tokens(text)  # masked or not: one text
     assert tokens("\ud800 \n") == "?" and tokens(" \n") == ""
 
 
