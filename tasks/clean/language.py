@@ -26,6 +26,7 @@ from typing import Any
 import fasttext
 
 from tasks.clean import quality
+from tasks.clean.code_shape import code_share
 from tasks.clean.metrics import measure, prose_of
 from tasks.clean.scripts import han_evidence, script_shares
 from tasks.clean.second_opinion import cld2_shares, join
@@ -74,23 +75,13 @@ NOT_LATIN = frozenset(name for names in ALLOWED.values() for name in names) - {"
     *("zh", "ja", "ko", "wuu", "yue")
 }
 CANTONESE = re.compile("[嘅咗喺哋唔冇嚟啲嗰佢嘢乜咁]")
-CODE_LINE = re.compile(
-    r"""^\s*[})\]]+[;,]?$                                         # a closing bracket alone
-    |^\s*(?://|/\*|\*/|\#include|\#define|\#!|<[/?!\w]|@\w)       # comment, directive, tag, decorator
-    |^\s*(?:import\ |from\ \S+\ import|def\ |class\ |return\b|(?:if|for|while)\ ?\()
-    |^\s*(?:public|private|static|const|let|var|func|fn|function|package|using|struct|enum|export|async|elif|else|try)\b
-    |[;{}(\[,\\]\s*$                                            # ends like a statement
-    |^\s*[\w.\[\]"'>*&-]+\s*(?:[-+*|&:]?=|:=|->|=>)\s*\S       # an assignment
-    |^\s*[\w.:>-]+\([^)]*\)[;:{]?\s*$                            # a call""",
-    re.VERBOSE,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageConfig:
     min_confidence: float = 0.3  # below it the language is "und"
     traditional_share: float = 0.7  # of the characters that only one script has; above it zh-Hant (field report 000)
-    min_code_lines: float = 0.6  # share of lines shaped like code that makes plain text "code"
+    min_code_lines: float = 0.6  # share of code among the telling lines that makes plain text "code"; 0: never
     languages: tuple[str, ...] = ()  # keep only these (BCP 47, "zh" covers zh-Hans and zh-Hant); empty: all
     quality_model: str | None = None  # file that `danlu train-quality` made: its score is the metric quality
 
@@ -150,10 +141,7 @@ def sample_of(text: str) -> str:
 
 def looks_like_code(text: str, config: LanguageConfig) -> bool:
     """Whether most lines of a plain text have the shape of program text."""
-    lines = [line for line in text[:SAMPLE_CHARS].split("\n") if line.strip()]
-    if len(lines) < 3:
-        return False
-    return sum(CODE_LINE.search(line) is not None for line in lines) >= config.min_code_lines * len(lines)
+    return code_share(text) >= config.min_code_lines > 0
 
 
 def identify(text: str, config: LanguageConfig | None = None) -> Identified:
