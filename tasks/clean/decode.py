@@ -14,6 +14,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from ftfy.badness import is_bad
+
+from tasks.clean.badness import looks_bad
 from tasks.clean.cascade import CONTROL, DecodeConfig, UndecodableError, decode_bytes
 from tasks.clean.mojibake import repair
 from tasks.document import Document, Kept, Outcome, Quarantined, RawRecord
@@ -33,7 +36,7 @@ def decode(record: RawRecord, config: DecodeConfig) -> Outcome:
     """The one outcome of `record`."""
     try:
         found = decode_bytes(record.content, record.declared_charset, record.media_type == "text/html", config)
-        repaired = repair(found.text)
+        repaired = repair(found.text, looks_bad if config.fast_paths else is_bad)
         text, removed = normalise(repaired.text)
         _check(text, repaired.lost, config)
     except UndecodableError as error:

@@ -23,7 +23,7 @@ class DecodeConfig:
     )
     max_replacement_ratio: float = 0.01  # of characters that were unreadable; above it the record is quarantined
     detect_bytes: int = 16_384  # of the parts with non-ASCII bytes: chardet's own statistics stop here too
-    fast_paths: bool = True  # skip chardet where the bytes leave no doubt; the text is the same either way (tested)
+    fast_paths: bool = True  # skip chardet and ftfy where there is no doubt; the text is the same either way (tested)
 
     def __post_init__(self) -> None:
         for key in ("min_confidence", "min_plausibility", "max_replacement_ratio"):

@@ -6,17 +6,18 @@ so good text costs one regex search. Damage that lost bytes is recognised, not r
 
 in    str
 out   Repair: the text, what was done, or that the text is beyond repair
-ref   ftfy (R. Speer), https://ftfy.readthedocs.io, for `is_bad` and `fix_encoding`
+ref   ftfy (R. Speer), https://ftfy.readthedocs.io, for `fix_encoding` and its test for bad text (`badness`)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ftfy import TextFixerConfig, fix_encoding
-from ftfy.badness import is_bad
 
+from tasks.clean.badness import looks_bad
 from tasks.clean.plausibility import plausibility
 
 TRACE = re.compile("[\x80-\u052f]")  # UTF-8 read as any single-byte charset leaves one of these
@@ -34,30 +35,26 @@ class Repair:
     lost: bool = False  # bytes were lost before the text reached us
 
 
-def repair(text: str) -> Repair:
-    """Undo mojibake in `text`; good text comes back unchanged."""
+def repair(text: str, is_bad: Callable[[str], bool] = looks_bad) -> Repair:
+    """Undo mojibake in `text`; good text comes back unchanged. `is_bad` tells whether a text or line may hold any."""
     if text.isascii():
         return Repair(text=text)
     if TRACE.search(text):
         bad = is_bad(text)
-        inner = legacy_read_as_latin(text) if bad or not HAN.search(text) else None
+        inner = legacy_read_as_latin(text, is_bad) if bad or not HAN.search(text) else None
         if inner is not None and (bad or inner.kind != "ftfy"):
             return inner
-        fixed = _fix_lines(text) if bad else text
+        fixed = _fix_lines(text, is_bad) if bad else text
         if fixed != text:
             return Repair(text=fixed, kind="ftfy", lost=fixed.count("\ufffd") > len(fixed) // 100)
     return Repair(text=text, kind=None, lost=utf8_read_as_gbk(text))
 
 
-def _fix_lines(text: str) -> str:
-    return "\n".join(map(_fix_line, text.split("\n")))
+def _fix_lines(text: str, is_bad: Callable[[str], bool]) -> str:
+    return "\n".join(fix_encoding(line, FTFY) if is_bad(line) else line for line in text.split("\n"))
 
 
-def _fix_line(line: str) -> str:
-    return fix_encoding(line, FTFY) if is_bad(line) else line
-
-
-def legacy_read_as_latin(text: str) -> Repair | None:
+def legacy_read_as_latin(text: str, is_bad: Callable[[str], bool] = looks_bad) -> Repair | None:
     """The UTF-8 or CJK text whose bytes were read as Latin-1 or Windows-1252, if that is what `text` is."""
     high = len(re.findall("[\x80-\xff]", text[:LOSSY_SAMPLE_CHARS]))
     if high * 4 < min(len(text), LOSSY_SAMPLE_CHARS):  # Vietnamese, the densest real Latin text, stays below a quarter
@@ -72,7 +69,7 @@ def legacy_read_as_latin(text: str) -> Repair | None:
         except UnicodeDecodeError:
             pass
         else:
-            return Repair(text=_fix_lines(inner), kind="ftfy")  # again: some text was damaged twice
+            return Repair(text=_fix_lines(inner, is_bad), kind="ftfy")  # again: some text was damaged twice
         options = []
         for codec in CANDIDATES:
             try:
