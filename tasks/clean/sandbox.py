@@ -1,8 +1,8 @@
 """A function in a child process: a page that hangs it, fills the memory or kills it costs that page only.
 
 One child serves one thread of a worker for as long as target and limits stay the same: it is started once (a second of
-imports) and costs one round trip over a socket a page. Messages are JSON, never pickle: a child that a hostile page has
-taken over can lie about that page, and no more.
+imports) and costs one round trip over a socket a page. Messages are JSON and text, never pickle: a child that a hostile
+page has taken over can lie about that page, and no more.
 
 The time limit counts processor time, so that a busy machine does not change the outcome; wall clock is the wider limit
 for a child that sleeps. Memory is the resident set above that of the child at rest, sampled while a page is read and
@@ -39,7 +39,7 @@ import psutil
 from tasks.clean.sandbox_child import encode, receive
 
 ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.05  # at most 100 MB further; the address space is limited as well
 START_SECONDS = 120.0  # imports, on a loaded machine
 REST_FRACTION = 0.25  # of the memory limit: a child that holds more between pages is replaced
 CLOSE_SECONDS = 10.0  # for a handler to end what it holds (a browser)
@@ -122,9 +122,9 @@ class Sandbox:
 
     def _watch(self) -> None:
         """Return when the answer begins to arrive. Raises SandboxFailure when a limit is passed."""
-        if self._answered(2 * SAMPLE_SECONDS):
+        if self._answered(SAMPLE_SECONDS):
             return  # the common case, without a look at the child
-        limits, started = self.limits, time.monotonic() - 2 * SAMPLE_SECONDS
+        limits, started = self.limits, time.monotonic() - SAMPLE_SECONDS
         first_cpu, _ = self._sample()
         while not self._answered(SAMPLE_SECONDS):
             cpu, resident_mb = self._sample()

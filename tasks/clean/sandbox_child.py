@@ -2,7 +2,9 @@
 
     python -m tasks.clean.sandbox_child SOCKET_FD OWNER_PID TARGET SETTINGS_JSON ADDRESS_SPACE_MB
 
-wire  request and answer alike: u64 little-endian length, then that many bytes of UTF-8 JSON ("surrogatepass")
+wire  request and answer alike: two u64 little-endian lengths, then as many bytes of UTF-8 JSON, then of UTF-8 texts:
+      long strings of the message, one behind the other, which JSON would escape at 5 % of what reading a page costs;
+      "texts" in the JSON has their keys and lengths in bytes. Lone surrogates pass ("surrogatepass")
 ref   proc(5): /proc/self/clear_refs (5 resets VmHWM), /proc/self/status; malloc_trim(3)
 """
 
@@ -22,7 +24,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-LENGTH = struct.Struct("<Q")
+LENGTHS = struct.Struct("<QQ")
+LONG_CHARS = 1000
 MESSAGE_LIMIT_BYTES = 1 << 31
 TRIM_MB = 64  # a page that left this much more behind: hand free memory back before the next
 
@@ -31,16 +34,31 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """`message` as it goes over the wire."""
-    body = json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return LENGTH.pack(len(body)) + body
+    texts = {
+        key: value.encode("utf-8", "surrogatepass")
+        for key, value in message.items()
+        if isinstance(value, str) and len(value) > LONG_CHARS
+    }
+    rest = {key: value for key, value in message.items() if key not in texts}
+    head = json.dumps({"message": rest, "texts": {key: len(text) for key, text in texts.items()}}).encode()
+    return b"".join([LENGTHS.pack(len(head), sum(map(len, texts.values()))), head, *texts.values()])
 
 
 def receive(connection: socket.socket) -> dict[str, Any]:
-    """The next message. Raises EOFError when the other side is gone, TimeoutError after the socket's timeout."""
-    (length,) = LENGTH.unpack(_read(connection, LENGTH.size))
-    if length > MESSAGE_LIMIT_BYTES:
-        raise EOFError(f"a message of {length:,} bytes, limit {MESSAGE_LIMIT_BYTES:,}")
-    return json.loads(_read(connection, length).decode("utf-8", "surrogatepass"))
+    """The next message. Raises EOFError when the other side is gone or talks nonsense, TimeoutError in time."""
+    lengths = LENGTHS.unpack(_read(connection, LENGTHS.size))
+    if sum(lengths) > MESSAGE_LIMIT_BYTES:
+        raise EOFError(f"a message of {sum(lengths):,} bytes, limit {MESSAGE_LIMIT_BYTES:,}")
+    body, end = memoryview(_read(connection, sum(lengths))), lengths[0]
+    try:
+        head = json.loads(bytes(body[:end]))
+        message: dict[str, Any] = head["message"]
+        for key, length in head["texts"].items():
+            message[key] = str(body[end : end + length], "utf-8", "surrogatepass")
+            end += length
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EOFError(f"not a message: {error!r}") from error
+    return message
 
 
 def _read(connection: socket.socket, length: int) -> bytearray:

@@ -24,6 +24,7 @@ CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 NOSCRIPT = re.compile(r"<noscript[^>]*>(.{0,20000}?)</noscript", re.IGNORECASE | re.DOTALL)
 SPACE = re.compile(r"\s+")
 SKELETON = re.compile(r"skeleton|shimmer|placeholder-(?:glow|wave)|animate-pulse", re.IGNORECASE)
+SKELETON_MARKS = ("keleton", "himmer", "placeholder-glow", "placeholder-wave", "animate-pulse")
 SPINNER = re.compile(r"spinner|\bloader\b|\b(?:is)?loading\b|\bspin\b|-spin\b|\bskel\b", re.IGNORECASE)
 COMPONENT = re.compile(r"<[a-z][a-z0-9]*-[a-z0-9-]+", re.IGNORECASE)
 NEEDS_JAVASCRIPT = re.compile(
@@ -60,7 +61,8 @@ def javascript_evidence(html: str, text: str) -> str | None:
     little = units(text[: 4 * LITTLE_TEXT]) < LITTLE_TEXT
     noscript = " ".join(NOSCRIPT.findall(html)) if "<noscript" in html else ""
     notice = NEEDS_JAVASCRIPT.search(noscript) is not None and units(noscript) < MAX_NOTICE_UNITS
-    if not little and not notice and not SKELETON.search(html) and len(COMPONENT.findall(html)) < MIN_COMPONENTS:
+    marked = any(mark in html for mark in SKELETON_MARKS)  # a hundred times faster than the pattern
+    if not little and not notice and not marked and len(COMPONENT.findall(html)) < MIN_COMPONENTS:
         return None  # nothing to find: most pages are not parsed a second time
     try:
         tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html))

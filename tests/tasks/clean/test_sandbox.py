@@ -14,7 +14,7 @@ import pytest
 from tasks.clean.sandbox import Limits, Sandbox, SandboxFailure, shared_sandbox
 
 TARGET = """
-import os, signal, time
+import os, signal, sys, time
 from pathlib import Path
 
 def make(settings):
@@ -47,6 +47,9 @@ def make(settings):
                 mark.write_text("")
                 os.kill(os.getpid(), signal.SIGKILL)
             return {"text": "second time"}
+        if what == "garble":
+            os.write(int(sys.argv[1]), b"\\xff" * 64)
+            time.sleep(60)
         if what == "fds":
             return {"fds": sorted(os.listdir("/proc/self/fd"))}
     return handle
@@ -76,7 +79,8 @@ def test_text_of_any_kind_comes_back_unchanged_from_one_child(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("what", "kind"), [("spin", "timeout"), ("sleep", "timeout"), ("grow", "memory"), ("die", "crashed")]
+    ("what", "kind"),
+    [("spin", "timeout"), ("sleep", "timeout"), ("grow", "memory"), ("die", "crashed"), ("garble", "crashed")],
 )
 def test_a_page_over_a_limit_costs_itself_only(sandbox, what, kind):
     first = echo(sandbox)["pid"]
