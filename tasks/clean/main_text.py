@@ -29,8 +29,11 @@ BOILERPLATE = ("script", "style", "noscript", "template", "nav", "header", "foot
 NO_WORD = re.compile(r"[\W_]+")
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 MIN_CJK_SHARE = 0.3
-ARTICLE = re.compile(r'"@type"\s*:\s*\[?\s*"\w*(?:Article|BlogPosting)"|og:type["\'][^>]{0,40}["\']article["\']')
-FORUM = re.compile(r"DiscussionForumPosting|\bphpbb|\bvbulletin|\bxenforo", re.IGNORECASE)
+ARTICLE = (  # two patterns, each with a literal beginning: one with both took a third of the time of a page
+    re.compile(r'"@type"\s*:\s*\[?\s*"\w{0,40}(?:Article|BlogPosting)"'),
+    re.compile(r'og:type["\'][^>]{0,40}["\']article["\']'),
+)
+FORUM = ("DiscussionForumPosting", "phpBB", "vBulletin", "vbulletin", "XenForo", "xenforo")
 MIN_BLOCK_CHARS = 200  # of the blocks' text, to be believed against trafilatura
 AGREE_ARTICLE, AGREE_OTHER = 0.6, 0.8  # share of the blocks' text that trafilatura holds too
 MIN_COVERED = 0.75  # share of trafilatura's lines that the blocks hold, to be called a part of them
@@ -66,8 +69,7 @@ def main_text(
 
 
 def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) -> tuple[str, str]:
-    forum = FORUM.search(html) is not None
-    if forum:
+    if any(word in html for word in FORUM):
         return _trafilatura(page, False, True, include_tables), "trafilatura"
     keep = main_blocks(page, include_comments=include_comments)
     own = render(page, keep, include_tables=include_tables)
@@ -76,7 +78,7 @@ def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) 
         return own, "blocks"
     quick = _trafilatura(page, True, include_comments, include_tables)
     found = _Comparison(page, keep, quick)
-    article = ARTICLE.search(html) is not None
+    article = any(pattern.search(html) for pattern in ARTICLE)
     if found.held >= (AGREE_ARTICLE if article else AGREE_OTHER):
         return (found.cut(), "both") if found.covered >= MIN_COVERED_TO_CUT else (quick, "trafilatura")
     if enough and found.covered >= MIN_COVERED:

@@ -16,84 +16,21 @@ from dataclasses import dataclass, field
 import lxml.etree
 import lxml.html
 
-from tasks.clean.page_marks import marks_of
+from tasks.clean.page_marks import is_unseen, marks_of
 
 XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")  # lxml refuses a str that declares an encoding
 SPACES = re.compile(r"[\s\u00a0\u3000]+")
-SKIPPED = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "iframe",
-        "head",
-        "object",
-        "embed",
-        "canvas",
-        "audio",
-        "video",
-        "select",
-        "textarea",
-        "datalist",
-        "button",
-        "input",
-        "link",
-        "meta",
-        "title",
-    ]
+_SKIPPED = (
+    "script style noscript template svg iframe head object embed canvas audio video select textarea datalist button"
+    " input link meta title"
 )
-BLOCK_TAGS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "br",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "html",
-        "legend",
-        "li",
-        "main",
-        "menu",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "td",
-        "tfoot",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-    ]
+_BLOCK_TAGS = (
+    "address article aside blockquote body br caption center dd details dialog div dl dt fieldset figcaption figure"
+    " footer form h1 h2 h3 h4 h5 h6 header hr html legend li main menu nav ol p pre section summary table tbody td"
+    " tfoot th thead tr ul"
 )
+SKIPPED = frozenset(_SKIPPED.split())
+BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 MIN_PROSE_CHARS = 30  # shorter blocks are labels as often as sentences
 MAX_PROSE_LINKED = 0.3
 RENDERED_FORMULA = re.compile(
@@ -190,7 +127,7 @@ class _Reader:
             if not isinstance(tag, str):  # a comment, a processing instruction
                 self._add(element.tail if event == "end" else None)
             elif event == "start":
-                if tag in SKIPPED or (tag in ("span", "a") and "unseen" in marks_of(element)):
+                if tag in SKIPPED or (tag in ("span", "a") and is_unseen(element)):
                     walker.skip_subtree()
                     self.links += tag == "a"
                 else:

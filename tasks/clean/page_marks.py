@@ -73,7 +73,10 @@ def name_marks(names: str) -> frozenset[str]:
 
 
 def marks_of(element: lxml.html.HtmlElement) -> frozenset[str]:
-    """The marks of one element, those of its ancestors left out. "unseen" is trusted for inline text only."""
+    """The marks of one element, those of its ancestors left out.
+
+    Hidden blocks are not marked: sites hide the parts of a page behind tabs and folds, and those are main text.
+    """
     tag, attributes = element.tag, element.attrib
     marks = {TAG_MARKS[tag]} if tag in TAG_MARKS else set()
     if not attributes:
@@ -84,10 +87,15 @@ def marks_of(element: lxml.html.HtmlElement) -> frozenset[str]:
     role = attributes.get("role")
     if role in ROLE_MARKS:
         marks.add(ROLE_MARKS[role])
-    if tag in ("span", "a") and (
-        "hidden" in attributes
-        or attributes.get("aria-hidden") == "true"
-        or UNSEEN_STYLE.search(attributes.get("style") or "")
-    ):
-        marks.add("unseen")
     return frozenset(marks) if marks else NONE
+
+
+def is_unseen(element: lxml.html.HtmlElement) -> bool:
+    """Whether an inline element is kept from the reader's eye (text for screen readers, the source of a formula)."""
+    attributes = element.attrib
+    if not attributes:
+        return False
+    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+        return True
+    names, style = attributes.get("class"), attributes.get("style")
+    return bool((names and "unseen" in name_marks(names)) or (style and UNSEEN_STYLE.search(style)))
