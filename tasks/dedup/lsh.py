@@ -70,9 +70,7 @@ class Bands:
         """
         unsettled = np.zeros(len(rank), dtype=bool)
         for band in range(self.bands):
-            path = self._path(band)
-            table = np.fromfile(path, dtype=np.uint64).reshape(-1, 2) if path.exists() else np.empty((0, 2), np.uint64)
-            keys, documents = table[:, 0], table[:, 1].astype(np.int64)
+            keys, documents = self._read(band)
             keys, documents = keys[~gone[documents]], documents[~gone[documents]]
             order = np.lexsort((rank[documents], keys))
             keys, documents = keys[order], documents[order]
@@ -83,8 +81,19 @@ class Bands:
             for start, size in zip(starts[large], sizes[large], strict=True):
                 stay[start + LEADERS : start + size] = True
                 unsettled[documents[start + LEADERS + 1 : start + size]] = True
-            np.stack([keys[stay], documents[stay].astype(np.uint64)], axis=1).tofile(path)
+            np.stack([keys[stay], documents[stay].astype(np.uint64)], axis=1).tofile(self._path(band))
         self.unsettled = unsettled
+
+    def sorted(self, band: int) -> tuple[np.ndarray, np.ndarray]:
+        """What is spilled of a band: keys uint64 and documents int64, by both."""
+        keys, documents = self._read(band)
+        order = np.lexsort((documents, keys))
+        return keys[order], documents[order]
+
+    def _read(self, band: int) -> tuple[np.ndarray, np.ndarray]:
+        path = self._path(band)
+        table = np.fromfile(path, dtype=np.uint64).reshape(-1, 2) if path.exists() else np.empty((0, 2), np.uint64)
+        return table[:, 0], table[:, 1].astype(np.int64)
 
     @property
     def left(self) -> bool:

@@ -9,6 +9,10 @@ Trade-off: at the defaults 18 bands of 7 rows propose 98.6 % of the pairs at Jac
 whose estimated Jaccard is more than `estimate_margin` (4 standard deviations of 128 permutations) below the threshold
 is not read again. The price of a removal that is always verified is reading the candidates' texts twice.
 
+A run leaves an index (`index.py`), and the next compares new documents alone with all of history (`night.py`). It
+keeps and removes what one run over everything would, with the same evidence, given the same `source_priority`: so a
+new document that ranks before an old survivor displaces it.
+
 in    Document
 out   Document            a subset, order kept; the rest is `minhash_duplicate` with kept_id, similarity, estimated
 ref   Broder 1997; Lee et al. 2022, arXiv:2107.06499, section 4.2
@@ -18,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-import numpy as np
 import pyarrow as pa
 
 from kernels import minhash
-from tasks.dedup import sidecars, survivors, verify
-from tasks.dedup.lsh import Bands, bands_and_rows
+from tasks.dedup import sidecars, survivors
+from tasks.dedup.index import DIGEST_BYTES
+from tasks.dedup.night import Night
 from tasks.dedup.normalise import fuzzy_form
 from tasks.document import Document, Outcome
 from tasks.stage import PartWriter, Stage, StageRun
@@ -68,9 +73,16 @@ def sign_shard(payload: dict, config: MinHashConfig, writer: PartWriter) -> None
         signatures, _, distinct = minhash.sign(forms, config.shingle_size, a, b, cap=config.min_shingles)
         values = pa.FixedSizeListArray.from_arrays(pa.array(signatures.ravel()), config.num_perm)
         lengths = pa.array([len(text) for text in texts], pa.int64())
-        columns = [batch["id"], batch["source"], lengths, pa.array(distinct >= config.min_shingles), values]
+        digests = pa.array([text_digest(text) for text in texts], pa.binary(DIGEST_BYTES))
+        comparable = pa.array(distinct >= config.min_shingles)
+        columns = [batch["id"], batch["source"], lengths, digests, comparable, values]
         signed.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     sidecars.write_sidecar(writer, "signatures", schema, signed)
+
+
+def text_digest(text: str) -> bytes:
+    """What a text is recognised by in later runs: 128-bit BLAKE2b."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
 
 
 def signature_schema(num_perm: int) -> pa.Schema:
@@ -79,6 +91,7 @@ def signature_schema(num_perm: int) -> pa.Schema:
             ("id", pa.string()),
             ("source", pa.string()),
             ("length", pa.int64()),
+            ("digest", pa.binary(DIGEST_BYTES)),  # of the text as it is
             ("comparable", pa.bool_()),  # has min_shingles distinct shingles
             ("signature", pa.list_(pa.uint32(), num_perm)),
         ]
@@ -95,69 +108,13 @@ def run(run: StageRun) -> None:
     results = run.parts(sign_shard, sidecars.shard_parts(run, "sign", settings))
     names = [shard.stem for shard in run.input.shards]
     documents = survivors.catalogue(names, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
-    bands, rows = bands_and_rows(config.threshold, config.num_perm, config.false_negative_weight)
-    spilled = Bands(run.scratch(), bands, rows)
-    signatures = run.scratch() / "signatures.u32"
-    num_comparable, start = 0, 0
-    for table in sidecars.read_sidecars(run, results, ["comparable", "signature"]):
-        values = table["signature"].combine_chunks().flatten().to_numpy().reshape(-1, config.num_perm)
-        with open(signatures, "ab") as file:
-            values.tofile(file)
-        comparable = np.flatnonzero(table["comparable"].to_numpy())
-        spilled.add(start + comparable, values[comparable])
-        num_comparable, start = num_comparable + len(comparable), start + len(values)
-    shape = (len(documents), config.num_perm)
-    mapped = np.memmap(signatures, np.uint32, "r", shape=shape) if len(documents) else np.empty(shape, np.uint32)
-    found = find_duplicates(run, documents, spilled, mapped)
-    run.output.facts.update(
-        documents=len(documents), too_few_shingles=len(documents) - num_comparable, bands=bands, rows=rows
-    )
+    night = Night(run, results, documents)
+    decided = night.decisions()
     survivors.guard_sources(
-        documents, found, config.max_source_loss, config.min_source_documents, stage="minhash_dedup"
+        documents, decided.documents.tolist(), config.max_source_loss, config.min_source_documents, "minhash_dedup"
     )
-    run.map_shards(process, survivors.decisions(documents, found))
-
-
-def find_duplicates(
-    run: StageRun, documents: survivors.Catalogue, spilled: Bands, signatures: np.ndarray
-) -> dict[int, dict[str, str | float]]:
-    """Row number -> evidence of each document to drop, after as many rounds as the largest buckets need."""
-    config: MinHashConfig = run.config
-    rank = documents.rank(config.source_priority)
-    gone = np.zeros(len(documents), dtype=bool)
-    known = np.empty(0, dtype=np.int64)  # pairs already verified, as better * N + worse
-    similar: dict[tuple[int, int], float] = {}
-    proposed, number = 0, 0
-    while spilled.left:
-        likely = [known[:0]]
-        for pairs in spilled.round(rank, gone):
-            proposed += len(pairs)
-            near = minhash.agreement(signatures, pairs) >= config.threshold - config.estimate_margin
-            likely.append(np.unique(pairs[near, 0] * len(documents) + pairs[near, 1]))
-        keys = np.setdiff1d(np.unique(np.concatenate(likely)), known, assume_unique=True)
-        pairs = np.stack(np.divmod(keys, max(len(documents), 1)), axis=1)
-        jaccard = verify.true_jaccard(run, documents, pairs, number)
-        for better, worse, value in zip(pairs[:, 0], pairs[:, 1], jaccard, strict=True):
-            if value >= config.threshold:
-                similar[int(better), int(worse)] = value
-        known = np.union1d(known, keys)
-        dropped, _ = survivors.greedy(list(similar), rank, spilled.unsettled)
-        gone[list(dropped)] = True
-        number += 1
-    dropped, _ = survivors.greedy(list(similar), rank, np.zeros(len(documents), dtype=bool))
-    run.output.facts.update(pairs_proposed=proposed, pairs_verified=len(known), pairs_similar=len(similar))
-    run.output.facts.update(rounds=number, removed=len(dropped))
-    estimates = minhash.agreement(
-        signatures, np.array([(k, d) for d, k in dropped.items()] or np.empty((0, 2)), np.int64)
-    )
-    return {
-        worse: {
-            "kept_id": documents.id(better),
-            "similarity": round(similar[better, worse], 6),
-            "estimated": round(float(estimate), 6),
-        }
-        for (worse, better), estimate in zip(dropped.items(), estimates, strict=True)
-    }
+    run.output.facts["index"]["bytes"] = night.write_index(decided)
+    run.map_shards(process, survivors.decisions(documents, decided.evidence(documents)))
 
 
 STAGE = Stage(

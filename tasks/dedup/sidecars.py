@@ -46,6 +46,26 @@ def read_sidecars(run: StageRun, results: Sequence[PartResult], columns: list[st
             yield pq.read_table(file, columns=columns)
 
 
+def rows_of(
+    run: StageRun, results: Sequence[PartResult], documents: Catalogue, wanted: np.ndarray, column: str
+) -> Iterator[tuple[np.ndarray, pa.ChunkedArray]]:
+    """(numbers, values) of `column` for the documents `wanted` (ascending numbers), a row group of a sidecar at a time;
+    row groups without such a document are not read."""
+    for shard in np.unique(documents.shards[wanted]):
+        numbers = wanted[documents.shards[wanted] == shard]
+        rows = documents.rows[numbers]
+        [entry] = [file for file in results[shard].files if file.role == "sidecar"]
+        with run.store.open(f"{run.output.folder}/{entry.name}") as file:
+            parquet, start = pq.ParquetFile(file), 0
+            for group in range(parquet.num_row_groups):
+                stop = start + parquet.metadata.row_group(group).num_rows
+                inside = (rows >= start) & (rows < stop)
+                if inside.any():
+                    values = parquet.read_row_group(group, columns=[column])[column]
+                    yield numbers[inside], values.take(rows[inside] - start)
+                start = stop
+
+
 def texts_of(dataset: Dataset, shard: str, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
     """(row, text) of some rows of a shard, ascending; row groups without such a row are not read."""
     wanted = np.unique(np.asarray(rows, dtype=np.int64))
