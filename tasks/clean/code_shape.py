@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+CODE = "code"  # the language of program text
 SAMPLE_CHARS = 3_000  # outside fences; a file that begins as code goes on as code
 HEAD_CHARS = 3 * SAMPLE_CHARS  # in which they are looked for
 SYMBOLS = "(){}[];=<>_#"
@@ -43,7 +44,7 @@ STATEMENT = re.compile(  # no sentence has these shapes, however many plain word
     |^\s*['"][^'"]*['"](?::\s*[^,]+)?,\s*$                                         # an element of a list or mapping""",
     re.VERBOSE,
 )
-CODE = re.compile(
+CODE_LINE = re.compile(
     r"""^\s*[})\]]+[;,)]*\s*$                                                       # closing brackets alone
     |^\s*(?:return\b|(?:if|for|while|switch)\ ?\()
     |^\s*(?:pass|break|continue|raise|yield|del|assert|await|throw|global|nonlocal)(?:\s+[\w(\[{'"]|;|\s*$)
@@ -95,6 +96,6 @@ def kind_of(line: str) -> str:
         return "code" if line.strip(" \t;,)") in ("}", "]", "})", "pass", "break", "continue") else ""
     if RUN.search(LITERAL.sub("", line)) or ITEM.match(line):
         return "prose"
-    if CODE.search(line):
+    if CODE_LINE.search(line):
         return "code"
     return "prose" if len(WORD.findall(line)) > 2 else ""

@@ -6,7 +6,7 @@ Traditional-only if it converts to another one and is not a common GB 2312 chara
 Simplified-only if it converts to another one and is not a common Big5 character (后, 里, 面 belong to both).
 
 in    Counter of characters
-out   shares by ISO 15924 script, counts of Simplified-only and Traditional-only characters
+out   shares by ISO 15924 script, counts of Simplified-only and Traditional-only characters, and of Japan's own
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ NOT_KANA = "・ー"  # also used by Chinese writers, as a dot and a dash
 SYLLABIC = {"Hani": 3.0, "Kana": 1.5, "Hang": 2.0}  # letters of an alphabet that one character stands for, about
 BIG5_LEVEL_1_END = b"\xc9\x40"
 GB2312_LEVEL_1_END = b"\xd8\xa1"
+JIS_LEVEL_1_END = b"\x98\x73"  # in Shift JIS
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -124,4 +125,32 @@ def han_evidence(histogram: Counter[str]) -> tuple[int, int]:
     return (
         sum(times for char, times in histogram.items() if char in simplified),
         sum(times for char, times in histogram.items() if char in traditional),
+    )
+
+
+@functools.cache
+def japanese_characters() -> tuple[frozenset[str], frozenset[str]]:
+    """(characters of Japan alone, characters that Japan does not use).
+
+    The first are the common ones of JIS X 0208 that neither GB 2312 nor Big5 has: shinjitai such as 図, kokuji such as
+    込. The second are outside JIS X 0208, or have another form in Japan (OpenCC).
+    """
+    han = [chr(code) for code in range(0x4E00, 0xA000)]
+    forms = opencc.OpenCC("t2jp").convert("\n".join(han)).split("\n")
+    japanese, foreign = set(), set()
+    for char, form in zip(han, forms, strict=True):
+        code = _encodable(char, "shift_jis")
+        if not code or form != char:
+            foreign.add(char)
+        elif code < JIS_LEVEL_1_END and not (_encodable(char, "gb2312") or _encodable(char, "big5")):
+            japanese.add(char)
+    return frozenset(japanese), frozenset(foreign)
+
+
+def japanese_evidence(histogram: Counter[str]) -> tuple[int, int]:
+    """(characters of Japan alone, characters that Japan does not use) counted with repetition."""
+    japanese, foreign = japanese_characters()
+    return (
+        sum(times for char, times in histogram.items() if char in japanese),
+        sum(times for char, times in histogram.items() if char in foreign),
     )
