@@ -1,5 +1,8 @@
 """Read one page: its main text, and whether a script was to fill it. This is what runs in the sandbox.
 
+A page that a script was to fill may hold the whole text a second time for readers without one (forums write threads
+into <noscript> for search engines): where that is more than what was found, it is the page's text.
+
 in    html, and the settings of ExtractConfig that the text depends on
 out   PageText
 """
@@ -12,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.clean.main_text import main_text
-from tasks.clean.shells import javascript_evidence
+from tasks.clean.shells import NOSCRIPT_TAG, javascript_evidence, noscript_text, units
+
+MIN_NOSCRIPT_UNITS = 600  # of text: a notice that JavaScript is needed is shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,12 @@ class PageText:
 def read_page(html: str, settings: Mapping[str, Any]) -> PageText:
     """`settings`: the keyword arguments of `main_text`. Raises what a parser raises."""
     found = main_text(html, **settings)
-    return PageText(found.text, found.method, javascript_evidence(html, found.text))
+    javascript = javascript_evidence(html, found.text)
+    if javascript and units(noscript_text(html)) > MIN_NOSCRIPT_UNITS:
+        instead = main_text(NOSCRIPT_TAG.sub("", html), **settings)
+        if units(instead.text) > max(MIN_NOSCRIPT_UNITS, units(found.text)):
+            return PageText(instead.text, instead.method, None)
+    return PageText(found.text, found.method, javascript)
 
 
 def handler(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

@@ -120,7 +120,8 @@ def test_policies_for_pages_that_a_script_was_to_fill():
     assert isinstance(kept, Kept) and kept.document.text == "Shop" and kept.document.metrics["javascript_page"] == 1.0
     quarantined = extract(page(SHELL), ExtractConfig(javascript_pages="quarantine"))
     assert isinstance(quarantined, Quarantined) and quarantined.content == SHELL.encode()
-    long = article("".join(f"<p>{n} {EN}</p>" for n in range(8)) + '<div class="skeleton"></div>' * 5)
+    labels = [f"<p>Oak chair number {n}, 45 cm high</p>" for n in range(20)]
+    long = article("".join(labels) + '<div class="skeleton"></div>' * 5)
     assert isinstance(extract(page(long), ExtractConfig()), Kept)
     assert isinstance(extract(page(long), ExtractConfig(javascript_pages="drop")), Dropped)
 
