@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 
+import opencc
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -29,14 +32,24 @@ def config(tmp_path):
     return DecontaminateConfig(eval_files=(str(path),))
 
 
+def document(text):
+    return Document(id="1", text=text, source="s", origin=Origin(file="f", record=0, offset=0))
+
+
+def s2t(text):
+    return opencc.OpenCC("s2t").convert(text)
+
+
 def found(text, config):
     return contamination(text, load_eval_sets(config), config.min_hits)
 
 
 def test_a_quoted_item_is_named_with_the_span(config):
-    evidence = found(f"Chapter 9.\n\n{ENGLISH.upper()}? Discuss, yes or no.", config)
+    text = f"Chapter 9.\n\n{ENGLISH.upper()}? Discuss, yes or no."
+    evidence = found(text, config)
+    assert text[evidence["start"] : evidence["end"]] == evidence["span"]
     assert (evidence["eval"], evidence["item"]) == ("exam.jsonl.gz", "river")
-    assert evidence["span"] == " ".join(ENGLISH.lower().split()[:13])
+    assert evidence["span"] == ENGLISH.upper() and evidence["hits"] == len(ENGLISH.split()) - 12
 
 
 def test_a_chinese_item_is_found_within_an_english_page_and_in_traditional_script(config):
@@ -51,9 +64,73 @@ def test_twelve_words_in_common_are_not_enough(config):
     assert load_eval_sets(config).too_short == 1
 
 
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_place_of_a_chinese_passage_is_that_of_its_first_and_last_character(config, width):
+    wide = "１２３" * width + "繁體，\n" * 7
+    text = wide + CHINESE.replace("，", " ,\n") + "。" + wide
+    evidence = found(text, config)
+    assert evidence["span"] == CHINESE.replace("，", " ,\n")
+    assert evidence["start"] == len(wide)
+
+
+def test_punctuation_and_neighbours_do_not_hide_a_passage(config):
+    assert found("甲" + ENGLISH.replace(" of", ", of").replace(" why", "—why ") + "乙", config)["item"] == "river"
+    assert found(CHINESE.replace("，", "").replace("的", "“的”"), config)["item"] == "acid"
+
+
+def test_a_short_field_is_looked_for_as_a_whole(tmp_path):
+    path = tmp_path / "exam.jsonl"
+    short, other = (
+        "Some vases had shattered before the governments met.",
+        "Some vases had shattered before the governments met us",
+    )
+    formula, chinese = "2 x y 3 x y 4 z", "他把桌上的气泡膜全部仔细地包装起来了"
+    path.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate([short, formula, chinese])))
+    config = DecontaminateConfig(eval_files=(str(path),))
+    sets = load_eval_sets(config)
+    assert (sets.too_short, sets.num_wholes) == (1, 2)
+    for quoted, item in ((short, "0"), (chinese, "2")):
+        assert found(f"So: {quoted.upper()} And so on.", config)["item"] == item
+        assert found(f"So: {quoted.upper()} And so on.", dataclasses.replace(config, min_hits=5))["item"] == item
+    assert found(other[: len(short) - 5], config) is None and found(chinese[1:], config) is None
+    assert found(f"The value of {formula} is", config) is None
+
+
+def test_cutting_takes_the_passage_and_its_margin(config):
+    cutting = dataclasses.replace(config, action="cut")
+    before, after = "".join(chr(0x4E00 + n) for n in range(600)), "".join(chr(0x5E00 + n) for n in range(600))
+    (kept,) = process(iter([document(f"{before}。{CHINESE}。{after}")]), cutting)
+    assert isinstance(kept, Kept) and kept.document.text == f"{before[:401]}\n\n{after[199:]}"
+    assert kept.document.metrics["contaminated_passages"] == 1.0
+    assert list(process(iter([kept.document]), cutting)) == [kept]  # nothing is left to find
+
+
+def test_what_cutting_leaves_too_little_or_in_too_many_pieces_of_is_dropped(config):
+    cutting = dataclasses.replace(config, action="cut")
+    filler = " ".join(f"word{n}" for n in range(100))
+    (short,) = process(iter([document(f"Little before. {ENGLISH}. Little after.")]), cutting)
+    (torn,) = process(iter([document(f"{filler} {ENGLISH}. " * 11 + filler)]), cutting)
+    assert isinstance(short, Dropped) and isinstance(torn, Dropped) and torn.evidence["item"] == "river"
+
+
+def test_real_items_are_found_in_real_documents_and_in_no_others(shared_data):
+    """English and Chinese exam items, altered, planted into laws and books; the documents alone are clean."""
+    config = DecontaminateConfig(eval_files=(str(shared_data / "eval" / "unified_small.jsonl.gz"),))
+    sets = load_eval_sets(config)
+    with gzip.open(shared_data / "eval" / "unified_small.jsonl.gz", "rt", encoding="utf-8") as file:
+        items = [item for item in map(json.loads, file) if item["task"] in ("agieval", "cmrc2019_cloze")]
+    laws = pq.read_table(shared_data / "corpus" / "zh_hant_laws.parquet", columns=["text"])["text"].to_pylist()[:60]
+    assert [law for law in laws if contamination(law, sets, 1)] == []
+    planted = [item["context"] for item in items[::7] if len(item["context"]) > 150]
+    assert len(planted) > 40
+    for number, text in enumerate(planted):
+        law = laws[number % len(laws)][:3000]
+        altered = text.upper().replace("，", " ").replace(",", "—") if number % 2 else s2t(text)
+        assert contamination(f"{law[:1000]}{altered}{law[1000:]}", sets, 1) is not None, text
+
+
 def test_each_document_gets_one_outcome(config):
-    origin = Origin(file="f", record=0, offset=0)
-    documents = [Document(id=str(i), text=t, source="s", origin=origin) for i, t in enumerate([ENGLISH, "else"])]
+    documents = [document(ENGLISH), document("else")]
     dropped, kept = process(iter(documents), config)
     assert isinstance(dropped, Dropped) and dropped.reason == "contaminated" and isinstance(kept, Kept)
     assert all(isinstance(o, Kept) for o in process(iter(documents), DecontaminateConfig()))
@@ -85,5 +162,7 @@ def test_errors_name_file_line_and_what_to_do(tmp_path):
     path.write_text("{\n")
     with pytest.raises(ValueError, match="line 1: expected a JSON object"):
         load_eval_sets(DecontaminateConfig(eval_files=(str(path),)))
+    with pytest.raises(ValueError, match=r"min_words must lie between half of num_words \(13\) and all of it, found 6"):
+        DecontaminateConfig(min_words=6)
     with pytest.raises(ValueError, match=r"gone\.jsonl: cannot be read"):
         eval_digests(DecontaminateConfig(eval_files=(str(tmp_path / "gone.jsonl"),)))
