@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 
+from tasks.clean.fences import without_fences
+
 CODE = "code"  # the language of program text
 SAMPLE_CHARS = 3_000  # outside fences; a file that begins as code goes on as code
 HEAD_CHARS = 3 * SAMPLE_CHARS  # in which they are looked for
@@ -21,7 +23,6 @@ SYMBOLS = "(){}[];=<>_#"
 MIN_SYMBOLS = 0.012  # per character; 99 in 100 snippets of source have more, 99 in 100 news sentences have fewer
 COLUMNS = 80  # of a line as people wrap it; a CJK character fills two
 MIN_LINES = 3  # telling lines; fewer prove nothing, unless all of two are code
-FENCE = re.compile(r"^[ \t>]*(```+|~~~+).*?(?:^[ \t>]*\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 ASIDE = re.compile(  # comments of C, also one whose start is cut off; mathematics; comments and tags of HTML
     r"/\*.*?(?:\*/|\Z)|\A[^\n]*(?:\n[ \t]*\*(?!/)[^\n]*)*\n[ \t]*\*/"
     r"|\$\$.*?\$\$|<!--.*?-->|(?<![\w)])</?[a-z][\w.-]*(?:\s[^<>]*)?/?>",
@@ -74,7 +75,7 @@ def code_share(text: str) -> float:
 def outside_fences(text: str) -> str:
     """The first SAMPLE_CHARS of `text` outside fenced code; what the fences hold, where nothing else is there."""
     text = text[:HEAD_CHARS]
-    outside = FENCE.sub("", text) if "```" in text or "~~~" in text else text
+    outside = without_fences(text, to_end=True)
     return (outside if outside.strip() else text)[:SAMPLE_CHARS]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import fasttext
 
-from tasks.clean.metrics import prose_of
+from tasks.clean.fences import without_fences
 from tasks.clean.scripts import han_evidence, japanese_evidence, script_shares
 from tasks.clean.second_opinion import cld2_shares, join
 from tasks.document import UNKNOWN_LANGUAGE
@@ -36,7 +36,9 @@ ALIASES = {  # lower case; what users and other tools call a language -> what da
 }
 SAMPLE_CHARS = 6_000  # for the model, from the middle outwards; more changes no answer of the documents measured
 SURE = 0.9  # lid.176's probability from which no second model is asked
-CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms and knows Cantonese
+CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms
+MIN_LETTERS = 3  # outside fences; a text with fewer is looked at as a whole
+LETTER = re.compile(r"[^\W\d_]")
 NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d_#*=`|<>{}\[\]\\/+~^-]+")
 LANGUAGES_OF_SCRIPT = {  # of the 176 that the model knows; scripts not listed here: the model's word
     "Cyrl": "ru uk be bg mk sr kk ky tg tt ba cv ce mn av os sah tyv lez mhr mrj myv krc xal bxr kv rue uz az",
@@ -68,6 +70,7 @@ NOT_LATIN = frozenset(name for names in ALLOWED.values() for name in names) - {"
     *("zh", "ja", "ko", "wuu", "yue")
 }
 MIN_CJK = 0.3  # share of the letters; from it on the characters decide, and foreign words within do not
+ALL_CJK = 0.8  # share of the letters from which the model is not asked
 MIN_KANA = 0.04  # share of the letters; Chinese and Korean texts hold a brand name at most
 CANTONESE = "嘅咗喺哋唔冇嚟啲嗰佢嘢乜咁"
 CANTONESE_EVERY = 60  # Han characters; written Cantonese has one in 13, and 1,375 standard sentences have none
@@ -122,8 +125,10 @@ def ranked(text: str, k: int = 8) -> list[tuple[str, float]]:
 
 
 def sample_of(text: str) -> str:
-    """What the model is shown: prose without fenced code and addresses, cut to SAMPLE_CHARS around the middle."""
-    text = prose_of(text)
+    """What is looked at: the middle of the prose, without fenced code and addresses, SAMPLE_CHARS at most."""
+    outside = without_fences(text)
+    if outside is not text and len(LETTER.findall(outside[: 50 * MIN_LETTERS])) >= MIN_LETTERS:
+        text = outside
     start = max(0, (len(text) - SAMPLE_CHARS) // 2)
     text = text[start : start + SAMPLE_CHARS]
     quiet = NOISE.sub(" ", text)
@@ -152,7 +157,7 @@ def identify(text: str, config: IdentifyConfig | None = None) -> Identified:
 def _east_asian(sample: str, histogram: Counter[str], shares: dict[str, float], config: IdentifyConfig) -> Identified:
     """Japanese, Korean or Chinese by the characters alone; the model only adds to the confidence."""
     han, kana, hangul = (shares.get(script, 0.0) for script in ("Hani", "Kana", "Hang"))
-    scores = dict(ranked(sample[:CJK_MODEL_CHARS]))
+    scores = dict(ranked(sample[:CJK_MODEL_CHARS])) if han + kana + hangul < ALL_CJK else {}
     if max(hangul, kana) == hangul and (hangul > MIN_CJK or _particles(sample, hangul)):
         return Identified(language="ko", script="Kore", confidence=max(hangul, scores.get("ko", 0.0)))
     if kana > MIN_KANA or (han > MIN_CJK and _kanji(histogram)):

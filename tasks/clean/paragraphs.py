@@ -16,16 +16,26 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.clean.code_shape import CODE, FENCE, MIN_SYMBOLS, SYMBOLS, code_share
-from tasks.clean.identify import SURE, Identified, IdentifyConfig, identify, sample_of
-from tasks.clean.scripts import SYLLABIC, script_of, script_shares
+from tasks.clean.code_shape import CODE, MIN_SYMBOLS, SYMBOLS, code_share
+from tasks.clean.fences import fences
+from tasks.clean.identify import ALLOWED, SURE, Identified, IdentifyConfig, identify, sample_of
+from tasks.clean.scripts import han_evidence, script_counts, script_shares
 from tasks.document import UNKNOWN_LANGUAGE
 
-MIN_LETTERS = 40  # of an alphabet, or the CJK characters that stand for as many; a shorter paragraph follows another
+MIN_LETTERS = 40  # of an alphabet; a shorter paragraph follows the one before
 MIN_LETTERS_OF_KIN = 120  # to be another language than the main one in the same script
+MIN_LETTERS_OF_OWN_SCRIPT = 6  # two CJK characters: a script that tells the language, more or less
 MIN_OTHER_SCRIPT = 0.05  # share of the letters of a text; less of a second script is names and terms
-PARAGRAPH = re.compile(r"(?:(?!\n[ \t]*\n).)+(?:\n[ \t]*(?=\n))*\n*", re.DOTALL)
-LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+MIN_EVIDENCE = 5  # characters of one Chinese script alone, for a paragraph to be in the other one
+PARAGRAPH_CHARS = 1_000  # that are looked at
+OWN_SCRIPTS = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Kana"), "Kore": ("Hang", "Hani")}
+TELLING = {"Hani", "Kana", "Hang", *(script for script, languages in ALLOWED.items() if len(languages) == 1)}
+KINDRED = (  # readers of one read the other, and models of single paragraphs take one for the other
+    *({"bs", "hr", "sr", "sh"}, {"nb", "nn", "da"}, {"id", "ms"}, {"rw", "rn"}, {"zu", "xh", "ss", "nr"}),
+    *({"cs", "sk"}, {"gl", "pt"}, {"hi", "ne", "mr"}, {"st", "tn", "nso"}, {"fa", "ps", "ur"}, {"ru", "uk", "be"}),
+)
+EMPTY_LINE = re.compile(r"\n[ \t]*\n\s*")
+NEW_LINE = re.compile(r"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +53,13 @@ def paragraph_languages(text: str, config: IdentifyConfig | None = None, main: I
     config = config or IdentifyConfig()
     main = main or identify(text, config)
     spans: list[Span] = []
+    before: Span | None = None  # the last one in words
     for start, end, fenced in _blocks(text):
         if fenced:
             spans.append(Span(start, end, CODE, 1.0))
             continue
-        before = next((span for span in reversed(spans) if span.language != CODE), None)
-        spans.append(_named(text, start, end, main, before, config))
+        spans.append(Span(start, end, *_language_of(text[start:end].strip(), main, before, config)))
+        before = spans[-1] if spans[-1].language != CODE else before
     return _joined(spans)
 
 
@@ -73,41 +84,47 @@ def _may_be_mixed(text: str, main: Identified) -> bool:
     sample = sample_of(text)
     if sum(map(sample.count, SYMBOLS)) >= MIN_SYMBOLS * len(sample):
         return True
-    own = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Kana"), "Kore": ("Hang", "Hani")}
-    ours = own.get(main.script or "", (main.script,))
-    return (
-        sum(share for script, share in script_shares(Counter(sample)).items() if script not in ours) > MIN_OTHER_SCRIPT
-    )
+    ours = OWN_SCRIPTS.get(main.script or "", (main.script,))
+    others = (share for script, share in script_shares(Counter(sample)).items() if script not in ours)
+    return sum(others) > MIN_OTHER_SCRIPT
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
     """(start, end, fenced) of fences, and of the paragraphs between them; of lines, where no line is empty."""
-    unit = PARAGRAPH if re.search(r"\n[ \t]*\n", text) else LINE
+    gap = EMPTY_LINE if EMPTY_LINE.search(text) else NEW_LINE
     at = 0
-    fences = [match.span() for match in FENCE.finditer(text)] if "```" in text or "~~~" in text else []
-    for start, end in (*fences, (len(text), len(text))):
-        yield from ((*match.span(), False) for match in unit.finditer(text, at, start))
+    for start, end in (*fences(text), (len(text), len(text))):
+        for match in gap.finditer(text, at, start):
+            yield at, match.end(), False
+            at = match.end()
+        if at < start:
+            yield at, start, False
         if start < end:
             yield start, end, True
         at = end
 
 
-def _named(text: str, start: int, end: int, main: Identified, before: Span | None, config: IdentifyConfig) -> Span:
-    paragraph = text[start:end]
+def _language_of(paragraph: str, main: Identified, before: Span | None, config: IdentifyConfig) -> tuple[str, float]:
+    """Language and confidence of one paragraph outside fences."""
     if code_share(paragraph) >= config.min_code_lines > 0:
-        return Span(start, end, CODE, 1.0)
-    letters = Counter(filter(None, map(script_of, paragraph)))
-    size = sum(times * SYLLABIC.get(script, 1.0) for script, times in letters.items())
-    follow = Span(start, end, *((before.language, before.confidence) if before else (main.language, main.confidence)))
-    if size < MIN_LETTERS:
-        return follow
-    found = identify(paragraph, config)
-    kin = found.script == main.script
-    if found.language in (UNKNOWN_LANGUAGE, main.language) or (
-        kin and (found.confidence < SURE or size < MIN_LETTERS_OF_KIN)
-    ):
-        return Span(start, end, main.language, main.confidence)
-    return Span(start, end, found.language, found.confidence)
+        return CODE, 1.0
+    histogram = Counter(paragraph[:PARAGRAPH_CHARS])
+    counts = script_counts(histogram)
+    size, script = sum(counts.values()), next(iter(counts), None)
+    own = script in OWN_SCRIPTS.get(main.script or "", (main.script,))
+    if size < (MIN_LETTERS_OF_KIN if own else MIN_LETTERS_OF_OWN_SCRIPT if script in TELLING else MIN_LETTERS):
+        return (main.language, main.confidence) if own or before is None else (before.language, before.confidence)
+    if own and main.language.startswith("zh-") and sum(han_evidence(histogram)) < MIN_EVIDENCE and "Kana" not in counts:
+        return main.language, main.confidence
+    found = identify(paragraph[:PARAGRAPH_CHARS], config)
+    doubtful = own and (found.confidence < SURE or main.language == UNKNOWN_LANGUAGE or _kindred(found, main))
+    if doubtful or found.language == UNKNOWN_LANGUAGE:
+        return main.language, main.confidence
+    return found.language, found.confidence
+
+
+def _kindred(found: Identified, main: Identified) -> bool:
+    return any(found.language in group and main.language in group for group in KINDRED)
 
 
 def _joined(spans: list[Span]) -> list[Span]:

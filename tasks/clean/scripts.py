@@ -87,15 +87,21 @@ def script_of(char: str) -> str | None:
     return RANGES[index][2] if unicodedata.category(char)[0] in "LM" or char in "々〇" else None
 
 
-def script_shares(histogram: Counter[str]) -> dict[str, float]:
-    """Share of each script in the letters, a CJK character weighing as much as the letters it stands for."""
+def script_counts(histogram: Counter[str]) -> dict[str, float]:
+    """Letters of each script, a CJK character counting as the letters it stands for; most frequent first."""
     counts: dict[str, float] = {}
     for char, times in histogram.items():
         script = script_of(char)
         if script is not None:
             counts[script] = counts.get(script, 0.0) + times * SYLLABIC.get(script, 1.0)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def script_shares(histogram: Counter[str]) -> dict[str, float]:
+    """Share of each script in the letters, most frequent first; empty where there are none."""
+    counts = script_counts(histogram)
     total = sum(counts.values())
-    return {script: counts[script] / total for script in sorted(counts, key=lambda s: (-counts[s], s))} if total else {}
+    return {script: count / total for script, count in counts.items()}
 
 
 def _encodable(char: str, codec: str) -> bytes:
