@@ -115,11 +115,12 @@ def _numbers(text: str, start: int, end: int) -> Iterator[Span]:
     if digits >= 13:
         for pattern, accept, kind in ((CN_ID, is_cn_id, "cn_id"), (BANK_CARD, is_bank_card, "bank_card")):
             for match in pattern.finditer(text, start, end + 2):
-                bare = len(match[0]) < 18 and match[0].isdigit()  # 18 digits of an identity number speak for themselves
+                # 18 digits with the check digit of an identity number speak for themselves.
+                bare = match[0].isdigit() and (kind == "bank_card" or len(match[0]) == 15)
                 if accept(match[0]) and not (bare and is_arithmetic(text, *match.span())):
                     yield Span(match.start(), match.end(), kind)
     if digits >= 7:
-        for first, last in phones(text, start, end):
+        for first, last in phones(text, start, end, digits):
             yield Span(first, last, "phone")
 
 

@@ -57,6 +57,7 @@ OPERATOR_BEFORE = re.compile(
 OPERATOR_AFTER = re.compile(r"\ ?[*/^%$|&<>]|\ [-+=]|, ?-?[0-9]")
 FICTION = re.compile("555[-.]01[0-9]{2}$")
 ROUND = re.compile("0{7}$")
+SHORTEST_UNANNOUNCED = 9  # digits: an area code of two and seven more; dates have eight
 POWER_OF_TWO = "17179869184"  # 2^34, the only one of the shape of a mobile number
 
 
@@ -139,9 +140,15 @@ def is_valid(number: str, *regions: str) -> bool:
     return False
 
 
-def phones(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def phones(text: str, start: int, end: int, num_digits: int) -> Iterator[tuple[int, int]]:
     """Phone numbers in the run of digits `text[start:end]`, with the sign or bracket before it; they may overlap."""
-    begin, start, stop = start, max(0, start - 3), end + 7  # "(+", and an extension after 转
+    if num_digits >= SHORTEST_UNANNOUNCED or text.find("+", max(0, start - 2), start) >= 0:
+        yield from _by_shape(text, max(0, start - 3), end)  # "(+"
+    yield from _announced(text, start, end)
+
+
+def _by_shape(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    stop = end + 7  # an extension after 转
     for match in CN_MOBILE.finditer(text, start, stop):
         number = digits_of(match[0])
         bare = match[0].isdigit() and len(number) == 11
@@ -157,7 +164,6 @@ def phones(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
                 continue
             if is_valid(re.split("转|轉", match[0])[0], *regions) or is_valid(_without_extension(match[0]), *regions):
                 yield match.span()
-    yield from _announced(text, begin, end)
 
 
 def _without_extension(number: str) -> str:
