@@ -27,7 +27,7 @@ from tasks.clean.decoded import (
     strictly,
 )
 from tasks.clean.detect import Guess, guess_charset
-from tasks.clean.plausibility import disorder, plausibility
+from tasks.clean.plausibility import ascii_length, disorder, plausibility
 from tasks.clean.segments import by_segments
 from tasks.clean.wide import wide_reading
 
@@ -142,7 +142,7 @@ def _lone_surrogates(content: bytes) -> Decoded | None:
 def _mostly_utf8(content: bytes) -> Decoded | None:
     """UTF-8 with a few broken bytes: at least 20 good multi-byte characters for each bad sequence."""
     ignored = content.decode("utf-8", "ignore")
-    good = len(ignored) - len(re.findall(rb"[\x00-\x7f]", content)) if not ignored.isascii() else 0
+    good = len(ignored) - ascii_length(ignored)
     text = content.decode("utf-8", "replace")
     bad = len(text) - len(ignored)
     if good < 20 * bad:

@@ -22,10 +22,12 @@ MAX_DISORDER = 0.1
 def by_segments(content: bytes, config: DecodeConfig) -> Decoded | None:
     """`content` read line by line, if its lines are in UTF-8 and one other charset."""
     lines = content.split(b"\n")
-    utf8 = [line for line in lines if not line.isascii() and strictly(line, "utf-8") is not None]
+    utf8, legacy = [], []
+    for line in lines:
+        if not line.isascii():
+            (legacy if strictly(line, "utf-8") is None else utf8).append(line)
     if len(utf8) < 2 or sum(map(len, utf8)) * 20 < len(content):
         return None
-    legacy = [line for line in lines if strictly(line, "utf-8") is None]
     if _readable(utf8, "utf-8") < config.min_plausibility:
         return _alphabetic(lines, utf8, legacy)
     codec = max(CJK_CANDIDATES, key=lambda candidate: _readable(legacy, candidate))
