@@ -15,14 +15,14 @@ row where a shard changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tasks.dedup.index import Index, map_band
-from tasks.dedup.lsh import Bands
+from tasks.dedup.index import Index, as_digests, as_ids, map_band
+from tasks.dedup.lsh import Bands, order_by
 from tasks.dedup.survivors import Catalogue
 
 CHUNK = 1 << 20  # documents of a band that are merged at once: 12 MiB and the sort's copies
@@ -61,28 +61,34 @@ def match(index: Index | None, shards: list[tuple[str, int]], documents: Catalog
         start += shard[1]
     gone, new = np.flatnonzero(places < 0), np.flatnonzero(origins < 0)
     if len(gone) and len(new):
-        ids = np.array(index.column("documents", "id").take(gone).to_pylist(), dtype="S32")
-        before = as_digests(index.column("documents", "digest").take(gone))
+        ids = as_ids(index.column("documents", "id"))[gone]
+        before = as_digests(index.column("documents", "digest"))[gone]
         _, left, right = np.intersect1d(ids, documents.ids[new], return_indices=True)
         same = (before[left] == digests[new[right]]).all(axis=1)
         places[gone[left[same]]], origins[new[right[same]]] = new[right[same]], gone[left[same]]
     return Match(places, origins)
 
 
-def as_digests(column: object) -> np.ndarray:
-    """uint64 [N, 2] of a binary(16) column."""
-    return np.frombuffer(b"".join(column.to_pylist()), dtype="<u8").reshape(-1, 2)  # type: ignore[attr-defined]
+def no_band(band: int) -> tuple[np.ndarray, np.ndarray]:
+    """The bands of no index."""
+    return np.empty(0, np.uint64), np.empty(0, np.uint32)
 
 
-def grow_bands(index: Index | None, matched: Match, spilled: Bands, num_comparable: int, folder: Path) -> np.ndarray:
-    """Merge the spilled bands of the new documents into the index's; the files go to `folder`, one a band.
+def grow_bands(
+    band_of: Callable[[int], tuple[np.ndarray, np.ndarray]],
+    matched: Match,
+    spilled: Bands,
+    num_comparable: int,
+    folder: Path,
+) -> np.ndarray:
+    """Merge the spilled bands of the new documents into the index's (`band_of`); the files go to `folder`, one a band.
 
     Returns the numbers, in the index, of documents that share a bucket with a new one: of each such bucket, the first.
     """
     met = [np.empty(0, dtype=np.int64)]
     for band in range(spilled.bands):
         keys, numbers = spilled.sorted(band)
-        old = index.band(band) if index else (np.empty(0, np.uint64), np.empty(0, np.uint32))
+        old = band_of(band)
         at = np.searchsorted(old[0], keys)
         at = at[at < len(old[0])] if len(at) else at
         hit = old[0][at] == keys[: len(at)]  # keys ascend, so what lies beyond the end is at the end
@@ -115,7 +121,7 @@ def merged(
         stay = moved >= 0
         both_keys = np.concatenate([old_keys[begin:end][stay], keys[start:stop]])
         both_numbers = np.concatenate([moved[stay], numbers[start:stop]])
-        order = np.lexsort((both_numbers, both_keys))
+        order = order_by(both_keys, both_numbers)
         yield both_keys[order], both_numbers[order]
         begin, start = end, stop
 

@@ -34,8 +34,8 @@ from tasks.store.filesystem import Store, StoreError, sha256_file
 FORMAT, VERSION = "danlu-minhash-index", 1
 FOLDER = "index"
 HEADER = f"{FOLDER}/header.json"
-DIGEST_BYTES = 16
-DOCUMENTS = pa.schema([("id", pa.string()), ("digest", pa.binary(DIGEST_BYTES)), ("component", pa.uint32())])
+ID_BYTES, DIGEST_BYTES = 32, 16
+DOCUMENTS = pa.schema([("id", pa.binary(ID_BYTES)), ("digest", pa.binary(DIGEST_BYTES)), ("component", pa.uint32())])
 DECISIONS = pa.schema(
     [("document", pa.uint32()), ("kept", pa.uint32()), ("similarity", pa.float64()), ("estimated", pa.float64())]
 )
@@ -121,6 +121,30 @@ class Index:
         """A column of `documents` or `decisions`."""
         with self.dataset.open(f"{FOLDER}/{file}.parquet") as opened:
             return pq.read_table(opened, columns=[name])[name]
+
+
+def fixed_bytes(values: np.ndarray, width: int) -> pa.FixedSizeBinaryArray:
+    """Rows of `width` bytes as a binary(width) array, without a Python object a row."""
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), [None, buffer])
+
+
+def as_digests(column: pa.ChunkedArray) -> np.ndarray:
+    """uint64 [N, 2] of a binary(16) column."""
+    return _bytes_of(column, DIGEST_BYTES).view("<u8").reshape(-1, 2)
+
+
+def as_ids(column: pa.ChunkedArray) -> np.ndarray:
+    """S32 [N] of a binary(32) column."""
+    return _bytes_of(column, ID_BYTES).view(f"S{ID_BYTES}")
+
+
+def _bytes_of(column: pa.ChunkedArray, width: int) -> np.ndarray:
+    parts = [np.empty(0, dtype=np.uint8)]
+    for chunk in column.chunks:
+        data = np.frombuffer(chunk.buffers()[1] or b"", dtype=np.uint8)
+        parts.append(data[chunk.offset * width : (chunk.offset + len(chunk)) * width])
+    return np.concatenate(parts)
 
 
 def band_name(band: int) -> str:

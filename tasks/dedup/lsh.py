@@ -47,6 +47,19 @@ def band_keys(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
     return keys
 
 
+def order_by(keys: np.ndarray, ties: np.ndarray) -> np.ndarray:
+    """The order by `keys`, and by `ties` where keys are equal. Few are, so that only these are sorted by both: NumPy's
+    vectorised sort of one key takes a fifth of the time of `lexsort` over two."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    equal = np.zeros(len(keys) + 1, dtype=bool)
+    equal[1:-1] = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(equal[:-1] | equal[1:])
+    members = order[tied]
+    order[tied] = members[np.lexsort((ties[members], keys[members]))]
+    return order
+
+
 class Bands:
     """The spilled bands: what is still to be paired in each."""
 
@@ -72,7 +85,7 @@ class Bands:
         for band in range(self.bands):
             keys, documents = self._read(band)
             keys, documents = keys[~gone[documents]], documents[~gone[documents]]
-            order = np.lexsort((rank[documents], keys))
+            order = order_by(keys, rank[documents])
             keys, documents = keys[order], documents[order]
             starts, sizes = _groups(keys)
             yield from _lead(documents, starts, sizes)
@@ -87,13 +100,13 @@ class Bands:
     def sorted(self, band: int) -> tuple[np.ndarray, np.ndarray]:
         """What is spilled of a band: keys uint64 and documents int64, by both."""
         keys, documents = self._read(band)
-        order = np.lexsort((documents, keys))
+        order = order_by(keys, documents)
         return keys[order], documents[order]
 
     def _read(self, band: int) -> tuple[np.ndarray, np.ndarray]:
         path = self._path(band)
         table = np.fromfile(path, dtype=np.uint64).reshape(-1, 2) if path.exists() else np.empty((0, 2), np.uint64)
-        return table[:, 0], table[:, 1].astype(np.int64)
+        return np.ascontiguousarray(table[:, 0]), table[:, 1].astype(np.int64)
 
     @property
     def left(self) -> bool:

@@ -48,9 +48,7 @@ class Night:
         if len(documents) >= index.MAX_DOCUMENTS:
             raise ValueError(f"{run.stage.name}: {len(documents):,} documents; an index numbers at most 2^32")
         tables = list(sidecars.read_sidecars(run, results, ["digest", "comparable"]))
-        self.digests = np.concatenate(
-            [np.empty((0, 2), np.uint64), *(incremental.as_digests(t["digest"]) for t in tables)]
-        )
+        self.digests = np.concatenate([np.empty((0, 2), np.uint64), *(index.as_digests(t["digest"]) for t in tables)])
         self.comparable = np.concatenate([np.empty(0, bool), *(t["comparable"].to_numpy() for t in tables)])
         self.shards = [(shard.sha256, shard.rows) for shard in run.input.shards]
         self.header: dict[str, Any] = {
@@ -83,7 +81,8 @@ class Night:
         self.folder = self.run.scratch()
         new = self.matched.origins < 0
         self._spill(np.flatnonzero(new & self.comparable), spilled, signatures)
-        met = incremental.grow_bands(self.index, self.matched, spilled, int(self.comparable.sum()), self.folder)
+        band_of = self.index.band if self.index else incremental.no_band
+        met = incremental.grow_bands(band_of, self.matched, spilled, int(self.comparable.sum()), self.folder)
         self.bands = sorted(self.folder.glob("band-*.bin"))
         before = self._components_before()
         chosen = incremental.affected(self.matched, before, met)
@@ -131,10 +130,8 @@ class Night:
 
     def write_index(self, decided: Decided) -> int:
         """Leave the index for the next run; returns its bytes."""
-        ids = pa.array([self.documents.id(number) for number in range(len(self.documents))], pa.string())
-        digests = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(index.DIGEST_BYTES), len(self.digests), [None, pa.py_buffer(np.ascontiguousarray(self.digests))]
-        )
+        ids = index.fixed_bytes(self.documents.ids, index.ID_BYTES)
+        digests = index.fixed_bytes(self.digests, index.DIGEST_BYTES)
         columns = [ids, digests, pa.array(self.components.astype(np.uint32))]
         arrays = (decided.documents, decided.kept, decided.similarity, decided.estimated)
         typed = [pa.array(a).cast(f.type) for a, f in zip(arrays, index.DECISIONS, strict=True)]
