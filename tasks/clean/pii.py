@@ -95,7 +95,9 @@ def spans(text: str) -> list[Span]:
     """All that was found in `text`, in order and disjoint."""
     if any(map(text.__contains__, WIDE_MARKS)):
         text = text.translate(WIDE)  # one character for one: the places stay
-    found = [*_emails(text), *_ipv6(text)] if "@" in text or COLONS.search(text) else []
+    found = list(_emails(text)) if "@" in text else []
+    if COLONS.search(text):
+        found += _ipv6(text)
     for run in RUN.finditer(text):
         found += _numbers(text, run.start(), run.end())
     disjoint: list[Span] = []
