@@ -1,8 +1,11 @@
 """The forms of a text that deduplication compares."""
 
+import itertools
+
+import pyarrow as pa
 import pytest
 
-from tasks.dedup.normalise import exact_form, fuzzy_form
+from tasks.dedup.normalise import exact_form, fuzzy_codes, fuzzy_form
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,25 @@ def test_fuzzy_form_folds_script_and_case():
 
 def test_lone_surrogates_are_no_error():
     assert fuzzy_form("a \ud800 國") == "a ?国"
+
+
+def test_a_character_folds_alike_whatever_stands_beside_it():
+    """OpenCC's phrases would leave 乾坤 and turn 乾燥 into 干燥: two forms of one character."""
+    assert fuzzy_form("乾燥") == fuzzy_form("乾") + fuzzy_form("燥") == "干燥"
+    assert fuzzy_form("乾坤") == fuzzy_form("乾") + fuzzy_form("坤")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_a_column_has_the_forms_of_its_texts(kind):
+    texts = ["", "Linux 與資料庫", "The  Cat", "x"]
+    column = pa.array(["before", *texts, "after"], kind).slice(1, len(texts))
+    codes, offsets = fuzzy_codes(column)
+    found = [codes[start:stop].tobytes().decode("utf-32-le") for start, stop in itertools.pairwise(offsets)]
+    assert found == [fuzzy_form(text) for text in texts]
+
+
+def test_an_empty_column_has_no_forms_and_nulls_are_refused():
+    codes, offsets = fuzzy_codes(pa.array([], pa.large_string()))
+    assert len(codes) == 0 and offsets.tolist() == [0]
+    with pytest.raises(ValueError, match="1 nulls"):
+        fuzzy_codes(pa.array(["a", None]))
