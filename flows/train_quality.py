@@ -89,7 +89,7 @@ def say(note: str) -> None:
 
 def examples(texts: Iterator[Text], kind: str, seed: int) -> Iterator[Example]:
     """Of each text with its language, identified where the record names none."""
-    from tasks.clean.language import identify
+    from tasks.clean.identify import identify
 
     number = 0
     for number, (text, language) in enumerate(texts, start=1):
