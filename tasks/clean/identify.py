@@ -13,10 +13,10 @@ ref   Joulin et al. 2017, arXiv:1607.01759; field report 000 (70 % rule)
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import re
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 import fasttext
 
 from tasks.clean.fences import without_fences
-from tasks.clean.scripts import han_evidence, japanese_evidence, script_shares
+from tasks.clean.scripts import HanCounts, code_points, han_counts, own_scripts, script_shares
 from tasks.clean.second_opinion import cld2_shares, join
 from tasks.document import UNKNOWN_LANGUAGE
 
@@ -39,7 +39,8 @@ SURE = 0.9  # lid.176's probability from which no second model is asked
 CJK_MODEL_CHARS = 1_000  # the characters have decided already; the model only confirms
 MIN_LETTERS = 3  # outside fences; a text with fewer is looked at as a whole
 LETTER = re.compile(r"[^\W\d_]")
-NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d_#*=`|<>{}\[\]\\/+~^-]+")
+ADDRESS = re.compile(r"https?://[!-~]+|[!-?A-~]{1,64}@[!-~]+")
+NOISE = re.compile(r"[\d_#*=`|<>{}\[\]\\/+~^-]+")
 LANGUAGES_OF_SCRIPT = {  # of the 176 that the model knows; scripts not listed here: the model's word
     "Cyrl": "ru uk be bg mk sr kk ky tg tt ba cv ce mn av os sah tyv lez mhr mrj myv krc xal bxr kv rue uz az",
     "Arab": "ar fa ur ps sd ug ckb azb arz pnb lrc mzn ks",
@@ -72,7 +73,6 @@ NOT_LATIN = frozenset(name for names in ALLOWED.values() for name in names) - {"
 MIN_CJK = 0.3  # share of the letters; from it on the characters decide, and foreign words within do not
 ALL_CJK = 0.8  # share of the letters from which the model is not asked
 MIN_KANA = 0.04  # share of the letters; Chinese and Korean texts hold a brand name at most
-CANTONESE = "嘅咗喺哋唔冇嚟啲嗰佢嘢乜咁"
 CANTONESE_EVERY = 60  # Han characters; written Cantonese has one in 13, and 1,375 standard sentences have none
 RARE = 30  # a character of Japan's own in so many Han characters
 HANGUL_RUN = re.compile("[\uac00-\ud7af]+")
@@ -96,6 +96,7 @@ class Identified:
     language: str
     script: str | None
     confidence: float
+    others: float = 0.0  # share of the letters in other scripts
 
 
 @functools.cache
@@ -131,7 +132,7 @@ def sample_of(text: str) -> str:
         text = outside
     start = max(0, (len(text) - SAMPLE_CHARS) // 2)
     text = text[start : start + SAMPLE_CHARS]
-    quiet = NOISE.sub(" ", text)
+    quiet = NOISE.sub(" ", ADDRESS.sub(" ", text) if "://" in text or "@" in text else text)
     return quiet if quiet.strip() else text
 
 
@@ -139,30 +140,36 @@ def identify(text: str, config: IdentifyConfig | None = None) -> Identified:
     """Language, script and confidence of a text that is no program."""
     config = config or IdentifyConfig()
     sample = sample_of(text)
-    histogram = Counter(sample)
-    shares = script_shares(histogram)
+    codes = code_points(sample)
+    shares = script_shares(codes)
     if not shares:
         return Identified(language=UNKNOWN_LANGUAGE, script=None, confidence=0.0)
-    han, kana, hangul = (shares.get(script, 0.0) for script in ("Hani", "Kana", "Hang"))
-    if han + kana + hangul > MIN_CJK:
-        return _east_asian(sample, histogram, shares, config)
+    if sum(shares.get(script, 0.0) for script in ("Hani", "Kana", "Hang")) > MIN_CJK:
+        found = _east_asian(sample, han_counts(codes), shares, config)
+    else:
+        found = _by_model(shares, _candidates(sample, next(iter(shares))), config)
+    own = sum(shares.get(script, 0.0) for script in own_scripts(found.script))
+    return dataclasses.replace(found, others=max(0.0, 1.0 - own))
+
+
+def _candidates(sample: str, script: str) -> list[tuple[str, float]]:
+    """Languages with their probabilities; of both models where the first is not sure and the script leaves a choice."""
     scores = ranked(sample)
-    script = next(iter(shares))
-    if (not scores or scores[0][1] < SURE) and len(ALLOWED.get(script, ("", ""))) > 1:
-        second = {canonical(name): share for name, share in cld2_shares(sample).items()}
-        scores = join(scores, second, known_languages()) if second else scores
-    return _by_model(script, shares, scores, config)
+    if (scores and scores[0][1] >= SURE) or len(ALLOWED.get(script, ("", ""))) == 1:
+        return scores
+    second = {canonical(name): share for name, share in cld2_shares(sample).items()}
+    return join(scores, second, known_languages()) if second else scores
 
 
-def _east_asian(sample: str, histogram: Counter[str], shares: dict[str, float], config: IdentifyConfig) -> Identified:
+def _east_asian(sample: str, counts: HanCounts, shares: dict[str, float], config: IdentifyConfig) -> Identified:
     """Japanese, Korean or Chinese by the characters alone; the model only adds to the confidence."""
     han, kana, hangul = (shares.get(script, 0.0) for script in ("Hani", "Kana", "Hang"))
     scores = dict(ranked(sample[:CJK_MODEL_CHARS])) if han + kana + hangul < ALL_CJK else {}
     if max(hangul, kana) == hangul and (hangul > MIN_CJK or _particles(sample, hangul)):
         return Identified(language="ko", script="Kore", confidence=max(hangul, scores.get("ko", 0.0)))
-    if kana > MIN_KANA or (han > MIN_CJK and _kanji(histogram)):
+    if kana > MIN_KANA or (han > MIN_CJK and _kanji(counts)):
         return Identified(language="ja", script="Jpan", confidence=max(min(1.0, kana + han), scores.get("ja", 0.0)))
-    return _chinese(histogram, han, scores, config)
+    return _chinese(counts, han, scores, config)
 
 
 def _particles(sample: str, hangul: float) -> bool:
@@ -170,30 +177,22 @@ def _particles(sample: str, hangul: float) -> bool:
     return hangul > MIN_KANA and 2 * len(HANJA_ENDING.findall(sample)) > len(HANGUL_RUN.findall(sample))
 
 
-def _kanji(histogram: Counter[str]) -> bool:
+def _kanji(counts: HanCounts) -> bool:
     """Whether Han characters without kana are Japanese: forms of Japan alone, and fewer that Japan does not use."""
-    japanese, foreign = japanese_evidence(histogram)
-    return japanese > foreign and japanese * RARE >= _han(histogram)
+    return counts.japanese > counts.foreign and counts.japanese * RARE >= counts.han
 
 
-def _han(histogram: Counter[str]) -> int:
-    return sum(times for char, times in histogram.items() if "\u4e00" <= char <= "\u9fff")
-
-
-def _chinese(histogram: Counter[str], han: float, scores: dict[str, float], config: IdentifyConfig) -> Identified:
-    simplified, traditional = han_evidence(histogram)
-    hant = traditional > config.traditional_share * (simplified + traditional)
-    cantonese = sum(histogram[char] for char in CANTONESE)
-    yue = cantonese * CANTONESE_EVERY >= _han(histogram) > 0
+def _chinese(counts: HanCounts, han: float, scores: dict[str, float], config: IdentifyConfig) -> Identified:
+    hant = counts.traditional > config.traditional_share * (counts.simplified + counts.traditional)
+    yue = counts.cantonese * CANTONESE_EVERY >= counts.han > 0
     language = "yue" if yue else "zh-Hant" if hant else "zh-Hans"
     seen = max(scores.get(name, 0.0) for name in ("zh", "yue", "wuu"))
     return Identified(language=language, script="Hant" if hant else "Hans", confidence=max(han, seen))
 
 
-def _by_model(
-    script: str, shares: dict[str, float], scores: list[tuple[str, float]], config: IdentifyConfig
-) -> Identified:
-    """The model's best language that is written in the script of the text."""
+def _by_model(shares: dict[str, float], scores: list[tuple[str, float]], config: IdentifyConfig) -> Identified:
+    """The best language that is written in the script of the text."""
+    script = next(iter(shares))
     allowed = ALLOWED.get(script)
     fitting = ((name, score) for name, score in scores if _fits(name, script, allowed))
     language, score = next(fitting, (allowed[0] if allowed else UNKNOWN_LANGUAGE, 0.0))

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from tasks.clean.code_shape import CODE, MIN_SYMBOLS, SYMBOLS, code_share
 from tasks.clean.fences import fences
-from tasks.clean.identify import ALLOWED, SURE, Identified, IdentifyConfig, identify, sample_of
-from tasks.clean.scripts import han_evidence, script_counts, script_shares
+from tasks.clean.identify import ALLOWED, SURE, Identified, IdentifyConfig, identify
+from tasks.clean.scripts import code_points, han_counts, own_scripts, script_counts
 from tasks.document import UNKNOWN_LANGUAGE
 
 MIN_LETTERS = 40  # of an alphabet; a shorter paragraph follows the one before
@@ -28,7 +28,6 @@ MIN_LETTERS_OF_OWN_SCRIPT = 6  # two CJK characters: a script that tells the lan
 MIN_OTHER_SCRIPT = 0.05  # share of the letters of a text; less of a second script is names and terms
 MIN_EVIDENCE = 5  # characters of one Chinese script alone, for a paragraph to be in the other one
 PARAGRAPH_CHARS = 1_000  # that are looked at
-OWN_SCRIPTS = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Kana"), "Kore": ("Hang", "Hani")}
 TELLING = {"Hani", "Kana", "Hang", *(script for script, languages in ALLOWED.items() if len(languages) == 1)}
 KINDRED = (  # readers of one read the other, and models of single paragraphs take one for the other
     *({"bs", "hr", "sr", "sh"}, {"nb", "nn", "da"}, {"id", "ms"}, {"rw", "rn"}, {"zu", "xh", "ss", "nr"}),
@@ -81,12 +80,8 @@ def _may_be_mixed(text: str, main: Identified) -> bool:
         return False
     if "```" in text or "~~~" in text or main.confidence < SURE:
         return True
-    sample = sample_of(text)
-    if sum(map(sample.count, SYMBOLS)) >= MIN_SYMBOLS * len(sample):
-        return True
-    ours = OWN_SCRIPTS.get(main.script or "", (main.script,))
-    others = (share for script, share in script_shares(Counter(sample)).items() if script not in ours)
-    return sum(others) > MIN_OTHER_SCRIPT
+    head = text[:PARAGRAPH_CHARS]
+    return main.others > MIN_OTHER_SCRIPT or sum(map(head.count, SYMBOLS)) >= MIN_SYMBOLS * len(head)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
@@ -108,14 +103,16 @@ def _language_of(paragraph: str, main: Identified, before: Span | None, config: 
     """Language and confidence of one paragraph outside fences."""
     if code_share(paragraph) >= config.min_code_lines > 0:
         return CODE, 1.0
-    histogram = Counter(paragraph[:PARAGRAPH_CHARS])
-    counts = script_counts(histogram)
+    codes = code_points(paragraph[:PARAGRAPH_CHARS])
+    counts = script_counts(codes)
     size, script = sum(counts.values()), next(iter(counts), None)
-    own = script in OWN_SCRIPTS.get(main.script or "", (main.script,))
+    own = script in own_scripts(main.script)
     if size < (MIN_LETTERS_OF_KIN if own else MIN_LETTERS_OF_OWN_SCRIPT if script in TELLING else MIN_LETTERS):
         return (main.language, main.confidence) if own or before is None else (before.language, before.confidence)
-    if own and main.language.startswith("zh-") and sum(han_evidence(histogram)) < MIN_EVIDENCE and "Kana" not in counts:
-        return main.language, main.confidence
+    if own and main.language.startswith("zh-") and "Kana" not in counts:
+        evidence = han_counts(codes)
+        if evidence.simplified + evidence.traditional < MIN_EVIDENCE:
+            return main.language, main.confidence
     found = identify(paragraph[:PARAGRAPH_CHARS], config)
     doubtful = own and (found.confidence < SURE or main.language == UNKNOWN_LANGUAGE or _kindred(found, main))
     if doubtful or found.language == UNKNOWN_LANGUAGE:

@@ -1,11 +1,11 @@
 """What the characters of a text say about its language, before any model is asked.
 
-One histogram of the text gives the share of each script. Simplified and Traditional Chinese are told apart by the
+Tables by code point give the share of each script. Simplified and Traditional Chinese are told apart by the
 characters that only one of them uses, never by the raw CJK block: from OpenCC's dictionaries, a character is
 Traditional-only if it converts to another one and is not a common GB 2312 character all the same (乾), and
 Simplified-only if it converts to another one and is not a common Big5 character (后, 里, 面 belong to both).
 
-in    Counter of characters
+in    code points of a text
 out   shares by ISO 15924 script, counts of Simplified-only and Traditional-only characters, and of Japan's own
 """
 
@@ -14,9 +14,11 @@ from __future__ import annotations
 import bisect
 import functools
 import unicodedata
-from collections import Counter
+from typing import NamedTuple
 
+import numpy as np
 import opencc
+from numpy.typing import NDArray
 
 RANGES = (  # first character, last character, script; sorted; letters only
     (0x0041, 0x024F, "Latn"),
@@ -70,14 +72,32 @@ RANGES = (  # first character, last character, script; sorted; letters only
     (0x20000, 0x323AF, "Hani"),
 )
 STARTS = [first for first, _, _ in RANGES]
+LAST = 0x323B0  # stands for all code points after the last script
 NOT_KANA = "・ー"  # also used by Chinese writers, as a dot and a dash
+OWN_SCRIPTS = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Kana"), "Kore": ("Hang", "Hani")}
 SYLLABIC = {"Hani": 3.0, "Kana": 1.5, "Hang": 2.0}  # letters of an alphabet that one character stands for, about
 BIG5_LEVEL_1_END = b"\xc9\x40"
 GB2312_LEVEL_1_END = b"\xd8\xa1"
+CANTONESE = "嘅咗喺哋唔冇嚟啲嗰佢嘢乜咁"  # standard written Chinese uses none of them
 JIS_LEVEL_1_END = b"\x98\x73"  # in Shift JIS
 
 
-@functools.lru_cache(maxsize=65_536)
+class HanCounts(NamedTuple):
+    """Number of Han characters, and of those that only one writing uses."""
+
+    han: int
+    simplified: int
+    traditional: int
+    japanese: int  # of Japan alone
+    foreign: int  # that Japan does not use
+    cantonese: int
+
+
+def own_scripts(script: str | None) -> tuple[str, ...]:
+    """The scripts of RANGES that texts in an ISO 15924 script are written in: Han and kana for Jpan."""
+    return OWN_SCRIPTS.get(script or "", (script,) if script else ())
+
+
 def script_of(char: str) -> str | None:
     """ISO 15924 code of a letter's script (kana as "Kana"); None for what is no letter or of no listed script."""
     code = ord(char)
@@ -87,19 +107,38 @@ def script_of(char: str) -> str | None:
     return RANGES[index][2] if unicodedata.category(char)[0] in "LM" or char in "々〇" else None
 
 
-def script_counts(histogram: Counter[str]) -> dict[str, float]:
+@functools.cache
+def _script_table() -> tuple[NDArray[np.uint8], tuple[str, ...], NDArray[np.float64]]:
+    """(script number by code point, 0 for no letter; scripts by number; weight by number)."""
+    scripts = ("", *sorted({script for _, _, script in RANGES}))
+    numbers = {script: number for number, script in enumerate(scripts)}
+    table = np.zeros(LAST + 1, np.uint8)
+    for first, last, script in RANGES:
+        if script == "Hani" and last - first > 3:  # letters all
+            table[first : last + 1] = numbers[script]
+            continue
+        for code in range(first, last + 1):
+            table[code] = numbers[script_of(chr(code)) or ""]
+    return table, scripts, np.array([0.0, *(SYLLABIC.get(script, 1.0) for script in scripts[1:])])
+
+
+def code_points(text: str) -> NDArray[np.uint32]:
+    """The characters of `text` as numbers, those beyond the last script as LAST."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return np.minimum(codes, LAST)
+
+
+def script_counts(codes: NDArray[np.uint32]) -> dict[str, float]:
     """Letters of each script, a CJK character counting as the letters it stands for; most frequent first."""
-    counts: dict[str, float] = {}
-    for char, times in histogram.items():
-        script = script_of(char)
-        if script is not None:
-            counts[script] = counts.get(script, 0.0) + times * SYLLABIC.get(script, 1.0)
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    table, scripts, weights = _script_table()
+    counts = np.bincount(table[codes], minlength=len(scripts)) * weights
+    found = [(scripts[number], float(counts[number])) for number in np.flatnonzero(counts)]
+    return dict(sorted(found, key=lambda item: (-item[1], item[0])))
 
 
-def script_shares(histogram: Counter[str]) -> dict[str, float]:
+def script_shares(codes: NDArray[np.uint32]) -> dict[str, float]:
     """Share of each script in the letters, most frequent first; empty where there are none."""
-    counts = script_counts(histogram)
+    counts = script_counts(codes)
     total = sum(counts.values())
     return {script: count / total for script, count in counts.items()}
 
@@ -125,15 +164,6 @@ def one_script_characters() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(simplified - traditional - common_big5), frozenset(traditional - simplified - common_gb2312)
 
 
-def han_evidence(histogram: Counter[str]) -> tuple[int, int]:
-    """(Simplified-only, Traditional-only) characters counted with repetition."""
-    simplified, traditional = one_script_characters()
-    return (
-        sum(times for char, times in histogram.items() if char in simplified),
-        sum(times for char, times in histogram.items() if char in traditional),
-    )
-
-
 @functools.cache
 def japanese_characters() -> tuple[frozenset[str], frozenset[str]]:
     """(characters of Japan alone, characters that Japan does not use).
@@ -153,10 +183,18 @@ def japanese_characters() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(japanese), frozenset(foreign)
 
 
-def japanese_evidence(histogram: Counter[str]) -> tuple[int, int]:
-    """(characters of Japan alone, characters that Japan does not use) counted with repetition."""
-    japanese, foreign = japanese_characters()
-    return (
-        sum(times for char, times in histogram.items() if char in japanese),
-        sum(times for char, times in histogram.items() if char in foreign),
-    )
+@functools.cache
+def _han_tables() -> NDArray[np.uint8]:
+    """By code point: bits of the sets that `HanCounts` names after `han`, and the lowest bit for any Han character."""
+    table = np.zeros(LAST + 1, np.uint8)
+    table[0x4E00:0xA000] = 1
+    for bit, chars in enumerate((*one_script_characters(), *japanese_characters(), CANTONESE), start=1):
+        table[[ord(char) for char in chars]] |= 1 << bit
+    return table
+
+
+def han_counts(codes: NDArray[np.uint32]) -> HanCounts:
+    """What the Han characters say, counted with repetition."""
+    counts = np.bincount(_han_tables()[codes], minlength=64)
+    values = np.arange(64)
+    return HanCounts(*(int(counts[(values >> bit) & 1 == 1].sum()) for bit in range(6)))
