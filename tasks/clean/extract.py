@@ -23,6 +23,7 @@ from tasks.clean.markup import strip_inline_tags, strip_markdown
 from tasks.clean.page import PageText, read_page
 from tasks.clean.render import find_browser
 from tasks.clean.sandbox import Limits, SandboxFailure, shared_sandbox
+from tasks.clean.shells import EMPTY
 from tasks.document import Document, Dropped, Kept, Outcome, Quarantined
 from tasks.stage import map_stage
 
@@ -156,7 +157,8 @@ def _rendered(document: Document, page: PageText, config: ExtractConfig, read: R
         return outcome
     if len(filled.text) <= len(page.text):
         return _outcome(document, page, config, {"rendered": 0.0})
-    return _outcome(document, dataclasses.replace(filled, javascript=None), config, {"rendered": 1.0})
+    still = filled.javascript if filled.javascript in EMPTY else None  # the browser, too, was shown a shell
+    return _outcome(document, dataclasses.replace(filled, javascript=still), config, {"rendered": 1.0})
 
 
 def _outcome(

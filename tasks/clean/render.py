@@ -5,6 +5,9 @@ was saved is rendered with the network shut off. All traffic goes through `rende
 addresses; images, media and fonts are not loaded, downloads and service workers are off, and open shadow roots become
 part of the page. The result depends on the outside world: it is part of the dataset as any fetched input is.
 
+An answer that is an error (HTTP status 400 and above, also of a page that a script went on to) fails: its text is not
+the page's.
+
 in    {"html", "url"}
 out   {"html"}    of the page as it stands when the network and the text have come to rest
 """
@@ -93,6 +96,11 @@ class Renderer:
         deadline = time.monotonic() + self.settings.timeout_seconds
         page = context.new_page()
         served: list[bool] = []
+        statuses: list[int] = []  # of each document that the page itself, not a frame in it, went to
+
+        def answered(response: Any) -> None:
+            if response.request.is_navigation_request() and response.frame == page.main_frame:
+                statuses.append(response.status)
 
         def route(route: Any) -> None:
             if saved is not None:
@@ -103,11 +111,10 @@ class Renderer:
                 return route.fulfill(status=200, content_type="text/html; charset=utf-8", body=body)
             return route.abort() if route.request.resource_type in UNWANTED else route.continue_()
 
+        page.on("response", answered)
         page.route("**/*", route)
-        response = page.goto(url, wait_until="load", timeout=self.settings.timeout_seconds * 1000)
-        if response is None or not response.ok:
-            status = "no answer" if response is None else f"HTTP {response.status}"
-            raise RuntimeError(f"{url}: {status}; refused addresses: {self._guard.refused or 'none'}")
+        page.goto(url, wait_until="load", timeout=self.settings.timeout_seconds * 1000)
+        self._check(url, statuses)
         with contextlib.suppress(Exception):  # a page that never stops talking is read as it is at the deadline
             page.wait_for_load_state("networkidle", timeout=max(1.0, deadline - time.monotonic()) * 500)
         length = -1
@@ -117,8 +124,14 @@ class Renderer:
                 break
             length = now
             page.wait_for_timeout(CALM_SECONDS * 1000)
+        self._check(url, statuses)
         page.evaluate(FLATTEN)
         return page.content()
+
+    def _check(self, url: str, statuses: list[int]) -> None:
+        if not statuses or statuses[-1] >= 400:
+            status = f"HTTP {statuses[-1]}" if statuses else "no answer"
+            raise RuntimeError(f"{url}: {status}; refused addresses: {self._guard.refused or 'none'}")
 
     def close(self) -> None:
         self._browser.close()

@@ -63,6 +63,7 @@ LOADING = re.compile(
     r"読み込み中|読込中|ロード中|로딩\s?중|불러오는\s?중|로드\s?중",
     re.IGNORECASE,
 )
+EMPTY = frozenset(("hollow", "notice", "loading"))  # kinds of evidence that hold only where there is next to no text
 LITTLE_TEXT = 600  # extracted units: with more, the page has a text whatever its markup promises
 HOLLOW_UNITS = 250  # of all text outside navigation: a title, a greeting, a price or two
 LINE_UNITS = 60  # a run of text this long is a sentence rather than a label
