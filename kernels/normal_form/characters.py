@@ -44,6 +44,14 @@ MANY = 16  # its NFKC is no single visible character, or folds to several
 UNSPACED_AFTER = 32  # its NFKC is one character, an unspaced one
 
 
+# Where one of OpenCC's 477 phrases turns a character otherwise than its own entry does (計畫 to 计划, but 畫 to 画; 深沈
+# to 深沉), both results fold to the first of the two: all such pairs of TSPhrases, read off version 1.4.2.
+COMPARED_ALIKE = (
+    "沉沈 干乾 借藉 复覆 于於 链炼 升昇 升陞 坯坏 征徵 钟锺 径迳 了瞭 搜蒐 修脩 秘祕 麽么 麽幺 泛氾 巨钜 厘釐 克剋 "
+    "咤吒 只衹 苏甦 里哩 划画 苔薹 溪谿 恶𫫇 捍扞 夹袷 蒙濛 具俱 仿彷 札劄"
+)
+
+
 class Expansions(NamedTuple):
     """Code point -> code points: `single[c]`, or `codes[start : start + length]` where `single[c]` is -1 - row."""
 
@@ -64,12 +72,15 @@ class Tables(NamedTuple):
 
 @functools.cache
 def simplified() -> dict[int, str]:
-    """Each Traditional character that OpenCC's t2s makes another one of, taken alone."""
+    """What folds to another character: Traditional to Simplified by OpenCC's t2s, and COMPARED_ALIKE."""
     import opencc
+
+    alike = {pair[1]: pair[0] for pair in COMPARED_ALIKE.split()}
 
     characters = [chr(code) for code in range(0x2E80, 0x32400) if code not in SURROGATES]
     converted = opencc.OpenCC("t2s").convert("\n".join(characters)).split("\n")
-    return {ord(old): new for old, new in zip(characters, converted, strict=True) if old != new}
+    folded = ((old, alike.get(new, new)) for old, new in zip(characters, converted, strict=True))
+    return {ord(old): new for old, new in folded if old != new}
 
 
 def _fold(text: str) -> str:

@@ -166,7 +166,7 @@ def _normalise(data, offsets, table, out, bounds):
                 if flag & WHITE:
                     white = True
                 continue
-            spaced = white and (before | flag) & UNSPACED == 0
+            spaced = bool(white and not (before | flag) & UNSPACED)
             white, before = False, flag
             if flag & JOINS and base >= 0 and not spaced:
                 if joined == 0:
@@ -176,7 +176,7 @@ def _normalise(data, offsets, table, out, bounds):
             if num + FOLDS_TO * joined + LONGEST > len(out):
                 return False
             if base >= 0 and joined == 0 and not kind & MANY:  # nearly always
-                after = (kind & UNSPACED_AFTER) > 0
+                after = bool(kind & UNSPACED_AFTER)
                 if gap and num > first and not (beside or after):
                     out[num] = SPACE
                     num += 1
