@@ -37,6 +37,8 @@ WEAK = frozenset({"cp1252", "latin-1", "iso8859-1", "iso8859-15"})  # servers de
 ESCAPES = (b"\x1b$", b"\x1b(", b"~{")  # ISO-2022 and HZ are ASCII to a UTF-8 decoder
 MAX_BYTES_WITHOUT_NUL = 4_096  # of UTF-16: every space, digit and newline has one
 CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")  # all but tab, newlines, escape
+OWN_ANSWER = 0.3  # what chardet's confidence adds to the plausibility of its own CJK answer
+MIN_ORDERLY, MAX_DISORDER = 0.05, 0.1
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -196,15 +198,19 @@ def _detected(content: bytes, guess: Guess, config: DecodeConfig) -> Decoded | N
     for order, candidate in enumerate(dict.fromkeys(([codec] if codec in MULTIBYTE else []) + list(CJK_CANDIDATES))):
         decoded = strictly(content, candidate) if candidate else None
         if decoded is not None:
-            options.append((round(plausibility(decoded), 3), -order, candidate, decoded))
+            score = plausibility(decoded)
+            bonus = OWN_ANSWER * confidence if candidate == codec else 0.0
+            options.append((round(score + bonus, 3), -order, score, candidate, decoded))
     if options:
-        score, _, candidate, decoded = max(options)
+        _, _, score, candidate, decoded = max(options)
         if score >= config.min_plausibility and (
             text is None or codec in MULTIBYTE or score > max(confidence, plausibility(text) + 0.3)
         ):
             method = "chardet" if candidate == codec else "candidate"
             return Decoded(text=decoded, encoding=candidate, method=method, confidence=max(0.0, min(1.0, score)))
-    if text is not None and codec and len(CONTROL.findall(text)) * 100 <= len(text) and confidence >= 0.05:
+    if text is not None and codec and len(CONTROL.findall(text)) * 100 <= len(text):
+        if confidence < MIN_ORDERLY and disorder(text) > MAX_DISORDER:
+            return None
         return Decoded(text=text, encoding=codec, method="chardet", confidence=confidence)
     return None
 
