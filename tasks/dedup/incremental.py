@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.dedup.index import Index, as_digests, as_ids, map_band
-from tasks.dedup.lsh import Bands, order_by
+from tasks.dedup.lsh import Bands, tied
 from tasks.dedup.survivors import Catalogue
 
 CHUNK = 1 << 20  # documents of a band that are merged at once: 12 MiB and the sort's copies
@@ -119,11 +119,22 @@ def merged(
                 stop = int(np.searchsorted(keys, limit, side="right"))
         moved = places[old_numbers[begin:end]]
         stay = moved >= 0
-        both_keys = np.concatenate([old_keys[begin:end][stay], keys[start:stop]])
-        both_numbers = np.concatenate([moved[stay], numbers[start:stop]])
-        order = order_by(both_keys, both_numbers)
-        yield both_keys[order], both_numbers[order]
+        yield _merge_two(old_keys[begin:end][stay], moved[stay], keys[start:stop], numbers[start:stop])
         begin, start = end, stop
+
+
+def _merge_two(
+    old_keys: np.ndarray, old_numbers: np.ndarray, keys: np.ndarray, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two ascending lists of keys as one; numbers ascend where keys are equal."""
+    new = np.zeros(len(old_keys) + len(keys), dtype=bool)
+    new[np.searchsorted(old_keys, keys) + np.arange(len(keys))] = True
+    both_keys, both_numbers = np.empty(len(new), dtype=np.uint64), np.empty(len(new), dtype=np.int64)
+    both_keys[new], both_numbers[new] = keys, numbers
+    both_keys[~new], both_numbers[~new] = old_keys, old_numbers
+    places = tied(both_keys)
+    both_numbers[places] = both_numbers[places][np.lexsort((both_numbers[places], both_keys[places]))]
+    return both_keys, both_numbers
 
 
 def affected(matched: Match, components: np.ndarray, met: np.ndarray) -> np.ndarray:
@@ -145,20 +156,27 @@ def connect(spilled: Bands, members: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    labels, num_labels = np.arange(len(members)), len(members)
+    labels = np.arange(len(members))  # each names a component by the place of one of its members
     for band in range(spilled.bands):
         keys, numbers = spilled.sorted(band)
-        if not len(keys):
+        places = tied(keys)
+        first = np.ones(len(places), dtype=bool)
+        first[1:] = keys[places[1:]] != keys[places[:-1]]
+        of_bucket = labels[np.searchsorted(members, numbers[places])]
+        leader = of_bucket[np.maximum.accumulate(np.where(first, np.arange(len(places)), 0))]
+        apart = of_bucket != leader
+        if not apart.any():
             continue
-        position = np.searchsorted(members, numbers)
-        first = np.concatenate(([True], keys[1:] != keys[:-1]))
-        leader = position[np.maximum.accumulate(np.where(first, np.arange(len(keys)), 0))]
-        edges = (labels[position[~first]], labels[leader[~first]])
-        graph = coo_array((np.ones(len(edges[0]), dtype=bool), edges), shape=(num_labels, num_labels))
-        num_labels, relabelled = connected_components(graph, directed=False)
-        labels = relabelled[labels]
-    _, lowest = np.unique(labels, return_index=True)
-    return members[lowest[labels]]
+        nodes, edges = np.unique(np.stack([of_bucket[apart], leader[apart]]), return_inverse=True)
+        edges = edges.reshape(2, -1)
+        graph = coo_array((np.ones(edges.shape[1], dtype=bool), (edges[0], edges[1])), shape=(len(nodes), len(nodes)))
+        _, joined = connected_components(graph, directed=False)
+        _, named = np.unique(joined, return_index=True)
+        names = np.arange(len(members))
+        names[nodes] = nodes[named[joined]]
+        labels = names[labels]
+    _, lowest, joined = np.unique(labels, return_index=True, return_inverse=True)
+    return members[lowest[joined]]
 
 
 def components(

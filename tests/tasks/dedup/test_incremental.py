@@ -91,6 +91,21 @@ def test_nights_over_planted_duplicates_end_as_one_full_run(
     assert facts["removed"] == grown.manifest.facts["removed"] > 50 and sum(read) <= facts["pairs_verified"]
 
 
+def test_buckets_larger_than_a_round_end_as_in_one_full_run(run_on, make_document, read_kept, read_removed):
+    """Eighty copies of one text: survivors change from night to night, and pairs that never met are read late."""
+    generator = random.Random(5)
+    base, made = prose(generator, 100), []
+    for i in range(80):
+        text = " ".join(edited(generator, base, generator.choice([0, 1, 2, 3])) + ["more"] * generator.randint(0, 4))
+        made.append(make_document(text, name=str(i)))
+    shards, config = dealt(generator, made, 4), minhash.MinHashConfig()
+    for night in range(1, 5):
+        grown = run_on(minhash.STAGE, config, shards[:night], store="grown")
+        fresh = run_on(minhash.STAGE, config, shards[:night])
+        assert outcome(grown, read_kept, read_removed) == outcome(fresh, read_kept, read_removed)
+    assert fresh.manifest.facts["rounds"] > 1 and 1 < len(read_kept(fresh)) < 40
+
+
 def test_a_night_reads_pairs_of_new_documents_alone(run_on, families, monkeypatch):
     pairs = []
     true_jaccard = verify.true_jaccard
