@@ -25,9 +25,11 @@ from tasks.document import UNKNOWN_LANGUAGE
 MIN_LETTERS = 40  # of an alphabet; a shorter paragraph follows the one before
 MIN_LETTERS_OF_KIN = 120  # to be another language than the main one in the same script
 MIN_LETTERS_OF_OWN_SCRIPT = 6  # two CJK characters: a script that tells the language, more or less
+MIN_CONFIDENCE = 0.6  # of a paragraph in another script than the main one; in the same script: SURE
 MIN_OTHER_SCRIPT = 0.05  # share of the letters of a text; less of a second script is names and terms
 MIN_EVIDENCE = 5  # characters of one Chinese script alone, for a paragraph to be in the other one
-PARAGRAPH_CHARS = 1_000  # that are looked at
+MAX_PARAGRAPHS = 40  # of a text that are looked at for its shares
+PARAGRAPH_CHARS = 600  # that are looked at
 TELLING = {"Hani", "Kana", "Hang", *(script for script, languages in ALLOWED.items() if len(languages) == 1)}
 KINDRED = (  # readers of one read the other, and models of single paragraphs take one for the other
     *({"bs", "hr", "sr", "sh"}, {"nb", "nn", "da"}, {"id", "ms"}, {"rw", "rn"}, {"zu", "xh", "ss", "nr"}),
@@ -50,28 +52,36 @@ class Span:
 def paragraph_languages(text: str, config: IdentifyConfig | None = None, main: Identified | None = None) -> list[Span]:
     """Spans that cover `text` in order; `main` is what `identify` says of all of it, where that is known already."""
     config = config or IdentifyConfig()
-    main = main or identify(text, config)
-    spans: list[Span] = []
-    before: Span | None = None  # the last one in words
-    for start, end, fenced in _blocks(text):
-        if fenced:
-            spans.append(Span(start, end, CODE, 1.0))
-            continue
-        spans.append(Span(start, end, *_language_of(text[start:end].strip(), main, before, config)))
-        before = spans[-1] if spans[-1].language != CODE else before
-    return _joined(spans)
+    return _joined(_spans(text, list(_blocks(text)), main or identify(text, config), config))
 
 
 def language_shares(text: str, main: Identified, config: IdentifyConfig, min_share: float) -> dict[str, float]:
-    """Share of the characters in each language that holds at least `min_share`; empty where only one does."""
+    """Share of the characters in each language that holds at least `min_share`; empty where only one does.
+
+    Of a text with more than MAX_PARAGRAPHS, every second (third, …) paragraph stands for those that are passed over.
+    """
     if not min_share or not _may_be_mixed(text, main):
         return {}
+    blocks = list(_blocks(text))
+    paragraphs = [block for block in blocks if not block[2]]
+    step = -(-len(paragraphs) // MAX_PARAGRAPHS) or 1
     sizes: Counter[str] = Counter()
-    for span in paragraph_languages(text, config, main):
-        sizes[span.language] += len(text[span.start : span.end].strip())
+    for span in _spans(text, paragraphs[::step], main, config):
+        sizes[span.language] += step * len(text[span.start : span.end].strip())
+    sizes[CODE] += sum(end - start for start, end, fenced in blocks if fenced)
     total = max(1, sizes.total())
     shares = {name: round(size / total, 4) for name, size in sizes.most_common() if size >= min_share * total}
     return shares if len(shares) > 1 else {}
+
+
+def _spans(text: str, blocks: list[tuple[int, int, bool]], main: Identified, config: IdentifyConfig) -> list[Span]:
+    spans: list[Span] = []
+    before: Span | None = None  # the last one in words
+    for start, end, fenced in blocks:
+        found = (CODE, 1.0) if fenced else _language_of(text[start:end].strip(), main, before, config)
+        spans.append(Span(start, end, *found))
+        before = spans[-1] if spans[-1].language != CODE else before
+    return spans
 
 
 def _may_be_mixed(text: str, main: Identified) -> bool:
@@ -114,8 +124,8 @@ def _language_of(paragraph: str, main: Identified, before: Span | None, config: 
         if evidence.simplified + evidence.traditional < MIN_EVIDENCE:
             return main.language, main.confidence
     found = identify(paragraph[:PARAGRAPH_CHARS], config)
-    doubtful = own and (found.confidence < SURE or main.language == UNKNOWN_LANGUAGE or _kindred(found, main))
-    if doubtful or found.language == UNKNOWN_LANGUAGE:
+    doubtful = own and (main.language == UNKNOWN_LANGUAGE or _kindred(found, main))
+    if doubtful or found.confidence < (SURE if own else MIN_CONFIDENCE):
         return main.language, main.confidence
     return found.language, found.confidence
 

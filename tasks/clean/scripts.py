@@ -79,6 +79,7 @@ SYLLABIC = {"Hani": 3.0, "Kana": 1.5, "Hang": 2.0}  # letters of an alphabet tha
 BIG5_LEVEL_1_END = b"\xc9\x40"
 GB2312_LEVEL_1_END = b"\xd8\xa1"
 CANTONESE = "嘅咗喺哋唔冇嚟啲嗰佢嘢乜咁"  # standard written Chinese uses none of them
+BITS = np.arange(64)[:, None] >> np.arange(6) & 1  # of the values of _han_table
 JIS_LEVEL_1_END = b"\x98\x73"  # in Shift JIS
 
 
@@ -131,8 +132,8 @@ def code_points(text: str) -> NDArray[np.uint32]:
 def script_counts(codes: NDArray[np.uint32]) -> dict[str, float]:
     """Letters of each script, a CJK character counting as the letters it stands for; most frequent first."""
     table, scripts, weights = _script_table()
-    counts = np.bincount(table[codes], minlength=len(scripts)) * weights
-    found = [(scripts[number], float(counts[number])) for number in np.flatnonzero(counts)]
+    counts = (np.bincount(table[codes], minlength=len(scripts)) * weights).tolist()
+    found = [(scripts[number], count) for number, count in enumerate(counts) if count]
     return dict(sorted(found, key=lambda item: (-item[1], item[0])))
 
 
@@ -184,7 +185,7 @@ def japanese_characters() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @functools.cache
-def _han_tables() -> NDArray[np.uint8]:
+def _han_table() -> NDArray[np.uint8]:
     """By code point: bits of the sets that `HanCounts` names after `han`, and the lowest bit for any Han character."""
     table = np.zeros(LAST + 1, np.uint8)
     table[0x4E00:0xA000] = 1
@@ -195,6 +196,4 @@ def _han_tables() -> NDArray[np.uint8]:
 
 def han_counts(codes: NDArray[np.uint32]) -> HanCounts:
     """What the Han characters say, counted with repetition."""
-    counts = np.bincount(_han_tables()[codes], minlength=64)
-    values = np.arange(64)
-    return HanCounts(*(int(counts[(values >> bit) & 1 == 1].sum()) for bit in range(6)))
+    return HanCounts(*(np.bincount(_han_table()[codes], minlength=len(BITS)) @ BITS).tolist())
