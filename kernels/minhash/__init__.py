@@ -7,11 +7,11 @@ from kernels.minhash.reference import is_unspaced, permutations, split_units
 logger = logging.getLogger(__name__)
 
 try:
-    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, sign
+    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, sign, sign_codes
 
     IMPLEMENTATION = "numba"
 except ImportError as error:
-    from kernels.minhash.reference import agreement, jaccard, shingle_hashes, shingle_set, sign
+    from kernels.minhash.reference import agreement, jaccard, shingle_hashes, shingle_set, sign, sign_codes
 
     IMPLEMENTATION = "reference"
     logger.warning("MinHash runs in plain Python, some hundred times slower: Numba cannot be imported (%s)", error)
@@ -25,5 +25,6 @@ __all__ = [
     "shingle_hashes",
     "shingle_set",
     "sign",
+    "sign_codes",
     "split_units",
 ]

@@ -157,6 +157,13 @@ def sign(
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.uint32)
+    return sign_codes(codes, offsets, size, a, b, cap)
+
+
+def sign_codes(
+    codes: np.ndarray, offsets: np.ndarray, size: int, a: np.ndarray, b: np.ndarray, cap: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`sign` of texts given as code points uint32 [C], bounded by `offsets` int64 [D + 1]."""
     return _sign(codes, offsets, classes(), size, _top(size), a, b, cap)
 
 

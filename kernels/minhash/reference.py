@@ -14,6 +14,7 @@ ref   Broder 1997; datasketch 2.0 `MinHash(scheme="affine32")`; MurmurHash3 fina
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,6 +108,14 @@ def sign(
         signatures[row] = signature(np.array(hashes, dtype=np.uint64), a, b)
         counts[row], distinct[row] = len(hashes), min(len(set(hashes)), cap)
     return signatures, counts, distinct
+
+
+def sign_codes(
+    codes: np.ndarray, offsets: np.ndarray, size: int, a: np.ndarray, b: np.ndarray, cap: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`sign` of texts given as code points uint32 [C], bounded by `offsets` int64 [D + 1]."""
+    texts = ["".join(map(chr, codes[start:stop])) for start, stop in itertools.pairwise(offsets)]
+    return sign(texts, size, a, b, cap)
 
 
 def jaccard(left: np.ndarray, right: np.ndarray) -> float:

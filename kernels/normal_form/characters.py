@@ -44,8 +44,8 @@ MANY = 16  # its NFKC is no single visible character, or folds to several
 UNSPACED_AFTER = 32  # its NFKC is one character, an unspaced one
 
 
-# Where one of OpenCC's 477 phrases turns a character otherwise than its own entry does (計畫 to 计划, but 畫 to 画; 深沈
-# to 深沉), both results fold to the first of the two: all such pairs of TSPhrases, read off version 1.4.2.
+# Where one of OpenCC's 477 phrases turns a character otherwise than its own entry does (計畫 to 计划, 畫 to 画), both
+# results fold to the first of the two: all such pairs of TSPhrases, read off version 1.4.2.
 COMPARED_ALIKE = (
     "沉沈 干乾 借藉 复覆 于於 链炼 升昇 升陞 坯坏 征徵 钟锺 径迳 了瞭 搜蒐 修脩 秘祕 麽么 麽幺 泛氾 巨钜 厘釐 克剋 "
     "咤吒 只衹 苏甦 里哩 划画 苔薹 溪谿 恶𫫇 捍扞 夹袷 蒙濛 具俱 仿彷 札劄"

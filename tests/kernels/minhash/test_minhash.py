@@ -12,6 +12,7 @@ import pytest
 
 from kernels.minhash import numba as compiled
 from kernels.minhash import reference
+from kernels.minhash.characters import code_points
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = [
@@ -40,6 +41,11 @@ def test_compiled_kernel_equals_the_reference_bit_for_bit(size):
     found = compiled.sign(TEXTS, size, a, b, cap=8)
     for left, right in zip(signed, found, strict=True):
         np.testing.assert_array_equal(left, right)
+    codes = np.concatenate([code_points(text) for text in TEXTS])
+    offsets = np.cumsum([0, *map(len, TEXTS)])
+    for module in (compiled, reference):
+        for left, right in zip(signed, module.sign_codes(codes, offsets, size, a, b, cap=8), strict=True):
+            np.testing.assert_array_equal(left, right)
     for text in TEXTS:
         np.testing.assert_array_equal(reference.shingle_set(text, size), compiled.shingle_set(text, size))
         for by_character in (True, False):
