@@ -14,13 +14,15 @@ from __future__ import annotations
 import re
 from itertools import accumulate
 
-from tasks.clean.page_blocks import Block, Page
+from tasks.clean.page_blocks import Block, Box, Page
 
 STRONG_MARKS = frozenset(("nav", "footer", "popup", "unseen", "comment", "share", "ad"))
 MAX_STRONG_SHARE = 0.5
 MAX_WEAK_SHARE = 0.4  # side, related, meta, header, caption, form
 MAX_LINKED = 0.8
 MIN_ROOT_SHARE = 0.8
+MIN_ARTICLE_CHARS = 200
+MIN_ARTICLE_SHARE = 0.7  # of the text of all boxes so called: a list of teasers may call each one so
 PHRASE_CHARS = 60  # a longer line that begins like one of these says something
 PHRASES = re.compile(
     r"\s*[【\[（(▼▲■●·>»]*\s*(?:"
@@ -43,17 +45,28 @@ def is_phrase(line: str) -> bool:
 def main_blocks(page: Page, *, include_comments: bool) -> list[bool]:
     """For each block, whether it is main text."""
     blocks = page.blocks
-    hits = _marked(page, include_comments)
+    root = article_box(page)
+    hits = _marked(page, include_comments, root)
     keep = [
         not hit and b.linked <= MAX_LINKED * b.chars and not is_phrase(b.text)
         for hit, b in zip(hits, blocks, strict=True)
     ]
-    first, end = _root(page, keep)
+    first, end = (root.first, root.end) if root is not None else _root(page, keep)
     tags = [page.boxes[block.box].tag for block in blocks]
     return [kept and (first <= i < end or tags[i] == "h1") for i, kept in enumerate(keep)]
 
 
-def _marked(page: Page, include_comments: bool) -> list[int]:
+def article_box(page: Page) -> Box | None:
+    """The box that the page itself calls the text of its article, where that is one and no mere teaser."""
+    boxes = [box for box in page.boxes if box.article and box.end > box.first]
+    outer = [box for box in boxes if not any(o.first <= box.first and box.end <= o.end for o in boxes if o is not box)]
+    sizes = [sum(block.prose for block in page.blocks[box.first : box.end]) for box in outer]
+    if not sizes or max(sizes) < max(MIN_ARTICLE_CHARS, MIN_ARTICLE_SHARE * sum(sizes)):
+        return None
+    return outer[sizes.index(max(sizes))]
+
+
+def _marked(page: Page, include_comments: bool, root: Box | None) -> list[int]:
     """How many removed boxes lie around each block."""
     prose = [0, *accumulate(block.prose for block in page.blocks)]
     plain = [0, *accumulate(max(0, block.chars - block.linked) for block in page.blocks)]
@@ -61,6 +74,8 @@ def _marked(page: Page, include_comments: bool) -> list[int]:
     for box in page.boxes:
         marks = box.marks - {"comment"} if include_comments else box.marks
         if not marks or box.end == box.first:
+            continue
+        if root is not None and box.first <= root.first and root.end <= box.end:
             continue
         share = max((sums[box.end] - sums[box.first]) / (sums[-1] or 1) for sums in (prose, plain))
         if share <= (MAX_STRONG_SHARE if marks & STRONG_MARKS else MAX_WEAK_SHARE):

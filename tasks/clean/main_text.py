@@ -22,8 +22,8 @@ import lxml.etree
 import lxml.html
 import trafilatura
 
-from tasks.clean.boilerplate import is_phrase, main_blocks, render
-from tasks.clean.page_blocks import BLOCK_TAGS, SPACES, XML_DECLARATION, Page, read_page
+from tasks.clean.boilerplate import article_box, is_phrase, main_blocks, render
+from tasks.clean.page_blocks import BLOCK_TAGS, PARSER, SPACES, XML_DECLARATION, Page, read_page
 
 BOILERPLATE = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg", "iframe")
 NO_WORD = re.compile(r"[\W_]+")
@@ -57,7 +57,7 @@ def main_text(
     `include_comments`: readers' comments below an article; the posts of a forum are main text whatever it says.
     """
     page = read_page(html)
-    if page is None:
+    if page is None or not page.blocks:
         return MainText("", "none")
     text, method = _weigh(page, html, include_comments, include_tables)
     lines = [line for line in text.split("\n") if not is_phrase(line)]
@@ -74,7 +74,7 @@ def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) 
     keep = main_blocks(page, include_comments=include_comments)
     own = render(page, keep, include_tables=include_tables)
     enough = len(own) >= MIN_BLOCK_CHARS
-    if enough and len(CJK.findall(own)) > MIN_CJK_SHARE * len(own):
+    if article_box(page) is not None or (enough and len(CJK.findall(own)) > MIN_CJK_SHARE * len(own)):
         return own, "blocks"
     quick = _trafilatura(page, True, include_comments, include_tables)
     found = _Comparison(page, keep, quick)
@@ -151,7 +151,7 @@ class _Comparison:
 def text_blocks(html: str) -> str:
     """All text of a page outside scripts, navigation, headers, footers and forms, a block a line."""
     try:
-        tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html))
+        tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html), parser=PARSER)
     except (lxml.etree.ParserError, lxml.etree.XMLSyntaxError, ValueError):
         return ""
     body = tree.find("body")

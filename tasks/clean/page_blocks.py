@@ -19,6 +19,9 @@ import lxml.html
 from tasks.clean.page_marks import is_unseen, marks_of
 
 XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")  # lxml refuses a str that declares an encoding
+# Comments go while reading: a walk by tags does not see the text behind one, and frameworks put them within sentences.
+# huge_tree: deeper than 255 levels.
+PARSER = lxml.html.HTMLParser(remove_comments=True, remove_pis=True, huge_tree=True)
 SPACES = re.compile(r"[\s\u00a0\u3000]+")
 _SKIPPED = (
     "script style noscript template svg iframe head object embed canvas audio video select textarea datalist button"
@@ -59,6 +62,8 @@ class Box:
     first: int  # blocks [first, end) lie inside
     marks: frozenset[str] = frozenset()
     end: int = 0
+    names: str = ""  # its class attribute
+    article: bool = False  # schema.org says that it holds the text of an article
 
 
 @dataclass(slots=True)
@@ -71,7 +76,7 @@ class Page:
 def read_page(html: str) -> Page | None:
     """The page in blocks; None where lxml finds no document in it."""
     try:
-        tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html))
+        tree = lxml.html.document_fromstring(XML_DECLARATION.sub("", html), parser=PARSER)
     except (lxml.etree.ParserError, lxml.etree.XMLSyntaxError, ValueError):
         return None
     formulas_to_text(tree)
@@ -124,9 +129,7 @@ class _Reader:
         walker = lxml.etree.iterwalk(self.body, events=("start", "end"))
         for event, element in walker:
             tag = element.tag
-            if not isinstance(tag, str):  # a comment, a processing instruction
-                self._add(element.tail if event == "end" else None)
-            elif event == "start":
+            if event == "start":
                 if tag in SKIPPED or (tag in ("span", "a") and is_unseen(element)):
                     walker.skip_subtree()
                     self.links += tag == "a"
@@ -142,11 +145,18 @@ class _Reader:
         if tag in BLOCK_TAGS:
             self._flush(line_break=tag == "br")
             if tag != "br" and element is not self.body:
-                self.page.boxes.append(Box(tag, self.open[-1], len(self.page.blocks), marks_of(element)))
-                self.open.append(len(self.page.boxes) - 1)
+                self._open(element, tag)
         self.links += tag == "a"
         self.pre += tag == "pre"
         self._add(element.text)
+
+    def _open(self, element: lxml.html.HtmlElement, tag: str) -> None:
+        box = Box(tag, self.open[-1], len(self.page.blocks), marks_of(element))
+        if element.attrib:
+            box.names = element.get("class") or ""
+            box.article = "articleBody" in (element.get("itemprop") or "")
+        self.page.boxes.append(box)
+        self.open.append(len(self.page.boxes) - 1)
 
     def _end(self, element: lxml.html.HtmlElement, tag: str) -> None:
         if tag in BLOCK_TAGS and tag != "br":

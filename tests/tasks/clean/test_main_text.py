@@ -155,8 +155,21 @@ def test_a_page_without_text_has_none():
 
 @pytest.mark.parametrize("nest", ["<div>", "<table><tr><td>", "<span>", "<div class='ad'>"])
 def test_deep_nesting_ends_without_an_error(nest):
-    assert EN in main_text(nest * 50 + EN).text  # whatever the boxes say of themselves
-    assert main_text(nest * 5000 + EN).text in ("", EN)  # libxml2 reads no deeper than some hundred levels
+    assert EN in main_text(nest * 500 + EN).text  # whatever the boxes say of themselves
+    assert main_text(nest * 5000 + EN).text in ("", EN)  # libxml2 reads no deeper than 2,048 levels
+
+
+def test_text_behind_a_comment_stays():
+    sentence = EN.replace(", and", "<!-- -->, and")
+    for html in (article("", sentence), article("", ZH.replace("，", "<!-- -->，"))):
+        assert main_text(html).text.count(EN if "furnace" in html else ZH) == 5
+
+
+def test_a_box_called_article_body_is_the_text():
+    noise = "".join(f"<p>Reader {i} wrote at length about what the weather was like on that day.</p>" for i in range(3))
+    body = "".join(f"<p>{i}. {EN}</p>" for i in range(4))
+    html = page(f'<div><div itemprop="articleBody"><div class="ad">{body}</div></div>{noise}</div>')
+    assert main_text(html).text.count(EN) == 4 and "Reader" not in main_text(html).text
 
 
 def test_a_page_of_megabytes_is_read_once_through():
