@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,22 @@ SHARD_DOCUMENTS = 12_500  # about 8 MB
 
 def sections(group: str, number: int) -> Iterator[str]:
     """`number` documents: the corpus cut into pieces of lognormal length, again and again at other places."""
-    generator, recent, made = random.Random(f"{group} sections"), [""] * 1000, 0
+    generator, made = random.Random(f"{group} sections"), 0
+    recent: deque[str] = deque(maxlen=1000)
     middle = MEDIAN_CHARACTERS[group]
     while True:
         for text in texts(group):
             place = generator.randrange(middle)
             while place < len(text) - middle // 4:
                 length = int(min(12 * middle, max(middle // 4, generator.lognormvariate(0, 0.8) * middle)))
-                if made > 100 and generator.random() < COPIES:
-                    source = recent[generator.randrange(min(made, len(recent)))]
+                if len(recent) > 100 and generator.random() < COPIES:
+                    source = generator.choice(recent)
                     cut = generator.randrange(len(source))
                     yield source[:cut] + source[cut + len(source) // 50 :]
                 else:
-                    recent[made % len(recent)] = text[place : place + length]
+                    recent.append(text[place : place + length])
                     place += length
-                    yield recent[made % len(recent)]
+                    yield recent[-1]
                 made += 1
                 if made == number:
                     return
