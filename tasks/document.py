@@ -49,7 +49,7 @@ class Document:
     script: str | None = None  # ISO 15924: Latn, Hans, Hant, Jpan, …
     languages: dict[str, float] = field(default_factory=dict)  # share of the characters each; empty unless mixed
     encoding: str | None = None  # Python codec name that read the bytes
-    encoding_method: str | None = None  # bom, utf-8, http, meta, chardet, candidate, wide, segments, ftfy
+    encoding_method: str | None = None  # bom, utf-8, http, meta, chardet, language, candidate, wide, segments, ftfy
     encoding_confidence: float | None = None  # 0 to 1
     media_type: str = "text/plain"
     metrics: dict[str, float] = field(default_factory=dict)  # measured once, filtered later

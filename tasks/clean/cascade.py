@@ -115,7 +115,7 @@ def _escaped_or_wide(content: bytes, text: str, guess: Guess) -> Decoded:
     if codec and codec.startswith(("iso2022", "hz", "utf-16", "utf-32")):
         other = strictly(content, codec)
         if other is not None and (plausibility(other) >= 0 or disorder(other) < 0.1):
-            return Decoded(text=other, encoding=codec, method="chardet", confidence=confidence)
+            return Decoded(text=other, encoding=codec, method=guess.method, confidence=confidence)
     controls = len(CONTROL.findall(text)) - text.count("\0")
     if controls * 100 > len(text) - text.count("\0"):  # NULs alone are padding; with other controls it is no text
         raise UndecodableError(
@@ -211,7 +211,7 @@ def _detected(content: bytes, guess: Guess, config: DecodeConfig) -> Decoded | N
     if text is not None and codec and len(CONTROL.findall(text)) * 100 <= len(text):
         if confidence < MIN_ORDERLY and disorder(text) > MAX_DISORDER:
             return None
-        return Decoded(text=text, encoding=codec, method="chardet", confidence=confidence)
+        return Decoded(text=text, encoding=codec, method=guess.method, confidence=confidence)
     return None
 
 

@@ -6,7 +6,7 @@ read what it promises and what such pages really hold.
 
 in    bytes, labels from HTTP headers, <meta> or an XML declaration
 out   Python codec names that exist in this interpreter
-ref   WHATWG Encoding Standard, section 4.2 (labels); HTML Standard, section 13.2.3.2 (prescan)
+ref   WHATWG Encoding Standard, section 4.2 (labels); HTML Standard, section 13.2.3.2 (prescan, charset by language)
 """
 
 from __future__ import annotations
@@ -78,6 +78,23 @@ WEB_LABELS = {  # labels of the WHATWG table that Python does not know
     "unicode-1-1-utf-8": "utf-8",
     "utf8mb4": "utf-8",
 }
+CENTRAL = ("cp1250", "iso8859-2")
+CYRILLIC = ("cp1251", "koi8-r", "iso8859-5")
+CHARSETS_OF_LANGUAGE = {  # of pages in languages that have one of their own; Western ones name themselves too freely
+    **dict.fromkeys(("cs", "hr", "hu", "pl", "ro", "sk", "sl", "bs", "sq"), CENTRAL),
+    **dict.fromkeys(("ru", "be", "bg", "mk"), CYRILLIC),
+    **dict.fromkeys(("et", "lt", "lv"), ("cp1257", "iso8859-13", "iso8859-4")),
+    "uk": ("cp1251", "koi8-u", "iso8859-5"),
+    "sr": (*CENTRAL, *CYRILLIC),
+    "el": ("cp1253", "iso8859-7"),
+    "tr": ("cp1254",),
+    "he": ("cp1255",),
+    "ar": ("cp1256", "iso8859-6"),
+    "fa": ("cp1256",),
+    "vi": ("cp1258",),
+    "th": ("cp874",),
+}
+LANG = re.compile(rb"<[a-z][^<>]{0,400}?\slang\s*=\s*[\"']?([A-Za-z]{2})\b", re.IGNORECASE)
 META = re.compile(rb"<meta[^>]{0,400}?charset\s*=\s*[\"']?\s*([\w:.\-]+)", re.IGNORECASE)
 XML_DECLARATION = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w:.\-]+)", re.IGNORECASE)
 BULLET_INSIDE_WORD = re.compile(r"\w•\w")
@@ -126,6 +143,12 @@ def meta_label(content: bytes) -> str | None:
         return None
     label = found.group(1).decode("ascii", "replace")
     return None if label.lower().startswith(("utf-16", "utf-32", "utf16", "ucs")) else label
+
+
+def charsets_of_page(content: bytes) -> tuple[str, ...]:
+    """The single-byte charsets of the language that an HTML page states; empty for none and for Western ones."""
+    found = LANG.search(content[: 4 * PRESCAN_BYTES])
+    return CHARSETS_OF_LANGUAGE.get(found.group(1).decode().lower(), ()) if found else ()
 
 
 def binary_kind(content: bytes) -> str | None:

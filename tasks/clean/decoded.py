@@ -39,7 +39,7 @@ class Decoded:
 
     text: str
     encoding: str
-    method: str  # bom, utf-8, http, meta, chardet, candidate, wide, segments
+    method: str  # bom, utf-8, http, meta, chardet, language, candidate, wide, segments
     confidence: float
     replacements: int = 0  # U+FFFD put in, or an unfinished last character cut off
 

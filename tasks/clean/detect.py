@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import chardet
 
-from tasks.clean.charsets import big5_reading, family_of
+from tasks.clean.charsets import big5_reading, charsets_of_page, family_of
 from tasks.clean.decoded import MULTIBYTE, DecodeConfig, beginning, strictly
 from tasks.clean.plausibility import ascii_length, disorder, plausibility
 
@@ -34,6 +34,10 @@ OLD_PRIOR, ISO_PRIOR = 0.9, 0.95  # a tenth less of chardet's score: .85 and .8 
 RERANK_BYTES = 512  # above it the ranking is chardet's own: at 200 characters it was wrong in 2 of 270 samples
 RANKED = 8  # of chardet's candidates; the true one was never below
 WHOLE_BYTES = 262_144  # so that a 50 MB file costs no more than a page
+MAX_DISORDER = 0.1  # of a text in the charset of the language that its page states
+FOREIGN_WORD = re.compile(rb"[A-Za-z\x80-\x9f\xa1-\xff]*[\x80-\x9f\xa1-\xff][A-Za-z\x80-\x9f\xa1-\xff]*")
+FOREIGN_SHARE, TINY_SHARE, DOUBTFUL = 0.2, 0.05, 0.25  # the first where chardet's confidence is below the third
+MIN_FOREIGN_BYTES = 12  # a lone café proves nothing
 HIGH_PART = re.compile(rb"[^\n<]*[\x80-\xff][^\n<]*\n?")
 
 
@@ -55,9 +59,17 @@ def guess_charset(content: bytes, config: DecodeConfig) -> Guess:
     found = chardet.detect(sample)
     label, confidence = found["encoding"], float(found["confidence"] or 0.0)
     best = _read(content, label, confidence)
-    if label is None or confidence >= config.min_confidence or best.codec in MULTIBYTE or len(sample) > RERANK_BYTES:
+    if confidence < config.min_confidence and (stated := _by_language(content, sample, best)):
+        return stated
+    if label is None or confidence >= config.min_confidence or best.codec in MULTIBYTE:
         return best
-    return _reranked(content, sample, best)
+    words = b" ".join(FOREIGN_WORD.findall(sample))
+    few = FOREIGN_SHARE if confidence < DOUBTFUL else TINY_SHARE
+    if (
+        MIN_FOREIGN_BYTES <= len(words) < few * len(sample)
+    ):  # the rest is ASCII and speaks for English: what are these words?
+        return _reranked(content, words, sample, best)
+    return _reranked(content, sample, sample, best) if len(sample) <= RERANK_BYTES else best
 
 
 def certain_cjk(content: bytes) -> Guess | None:
@@ -105,10 +117,28 @@ def _read(content: bytes, label: str | None, confidence: float, method: str = "c
     return Guess(codec=options[0] if options else None, confidence=confidence, method=method)
 
 
-def _reranked(content: bytes, sample: bytes, first: Guess) -> Guess:
-    """The best of chardet's candidates by its score, how the text hangs together, and how usual the charset is."""
+def _by_language(content: bytes, sample: bytes, best: Guess) -> Guess | None:
+    """The charset of the page's stated language in which its words hang together best, and no worse than as guessed."""
+    options = []
+    for order, codec in enumerate(charsets_of_page(content)):
+        text = strictly(content, codec)
+        if text is not None:
+            options.append((disorder(sample.decode(codec, "replace")), order, codec, text))
+    if not options:
+        return None
+    score, _, codec, text = min(options)
+    if score > (
+        MAX_DISORDER if best.codec is None else min(MAX_DISORDER, disorder(sample.decode(best.codec, "replace")))
+    ):
+        return None
+    confidence = max(best.confidence, 0.5)  # half of the evidence is the page's own word
+    return Guess(codec=codec, confidence=confidence, text=text, method="language")
+
+
+def _reranked(content: bytes, asked: bytes, sample: bytes, first: Guess) -> Guess:
+    """The best of chardet's candidates for `asked` by score, order in `sample`, and how usual the charset is."""
     best, best_score = first, 0.0
-    for entry in chardet.detect_all(sample, ignore_threshold=True)[:RANKED]:
+    for entry in chardet.detect_all(asked, ignore_threshold=True)[:RANKED]:
         option = _read(content, entry["encoding"], float(entry["confidence"] or 0.0))
         if option.text is None or option.codec is None or not entry["encoding"]:
             continue

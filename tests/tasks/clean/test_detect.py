@@ -88,6 +88,33 @@ def test_text_in_one_charset_is_not_cut_into_segments():
     assert by_segments(HANS.encode("gb18030"), DecodeConfig()) is None
 
 
+ENGLISH = "The settings of this page were last changed by the people who maintain it, as the list below shows. " * 6
+
+
+@pytest.mark.parametrize(
+    ("words", "codec"),
+    [
+        ("Podręcznik rozdziału treści", "iso8859-2"),
+        ("Δίκτυο Επόμενο Κεφάλαιο", "cp1253"),
+        ("Следующая глава", "cp1251"),
+    ],
+)
+def test_a_few_words_in_an_english_page_decide_its_charset(words, codec):
+    text = f"{ENGLISH}{words}. {ENGLISH}"
+    assert decode_bytes(text.encode(codec)).text == text
+
+
+def test_stated_language_of_a_page_decides_between_charsets_of_one_alphabet():
+    page = f'<html lang="hr-HR"><meta charset="utf-8"><p>{ENGLISH}</p><p>Datotečni sustav</p>'
+    found = decode_bytes(page.encode("cp1250"), html=True)
+    assert (found.text, found.method) == (page, "language")
+
+
+def test_stated_language_is_not_believed_against_the_bytes():
+    page = f'<html lang="el"><p>{"Съешь же ещё этих мягких французских булок. " * 5}</p>'
+    assert decode_bytes(page.encode("cp1251"), html=True).text == page
+
+
 def outcome_of(record: RawRecord | Quarantined, fast: bool) -> str:
     outcome = decode(raw(record), DecodeConfig(fast_paths=fast))
     return outcome.document.text if isinstance(outcome, Kept) else f"quarantined: {outcome.reason}"
