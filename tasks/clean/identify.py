@@ -118,7 +118,8 @@ def known_languages() -> frozenset[str]:
 
 def ranked(text: str, k: int = 8) -> list[tuple[str, float]]:
     """The model's `k` best languages with their probabilities."""
-    labels, scores = model().predict(" ".join(text.split()), k=k)
+    line = " ".join(text.split()).encode("utf-8", "replace").decode()  # fastText refuses lone surrogates
+    labels, scores = model().predict(line, k=k)
     return [
         (canonical(label.removeprefix("__label__")), min(1.0, float(score)))
         for label, score in zip(labels, scores, strict=True)
