@@ -124,9 +124,9 @@ class Index:
 
 
 def fixed_bytes(values: np.ndarray, width: int) -> pa.FixedSizeBinaryArray:
-    """Rows of `width` bytes as a binary(width) array, without a Python object a row."""
+    """The bytes of `values` as a binary(width) array, without a Python object a row."""
     buffer = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), [None, buffer])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), values.nbytes // width, [None, buffer])
 
 
 def as_digests(column: pa.ChunkedArray) -> np.ndarray:

@@ -23,14 +23,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kernels import minhash
 from tasks.dedup import sidecars, survivors
-from tasks.dedup.index import DIGEST_BYTES
+from tasks.dedup.index import DIGEST_BYTES, fixed_bytes
 from tasks.dedup.night import Night
-from tasks.dedup.normalise import fuzzy_form
+from tasks.dedup.normalise import fuzzy_codes
 from tasks.document import Document, Outcome
 from tasks.stage import PartWriter, Stage, StageRun
 
@@ -68,21 +71,27 @@ def sign_shard(payload: dict, config: MinHashConfig, writer: PartWriter) -> None
     schema = signature_schema(config.num_perm)
     signed = []
     for batch in sidecars.shard_batches(payload, ["id", "source", "text"]):
-        texts = batch["text"].to_pylist()
-        forms = [fuzzy_form(text) for text in texts]
-        signatures, _, distinct = minhash.sign(forms, config.shingle_size, a, b, cap=config.min_shingles)
+        texts = batch["text"]
+        signatures, _, distinct = minhash.sign_codes(
+            *fuzzy_codes(texts), config.shingle_size, a, b, cap=config.min_shingles
+        )
         values = pa.FixedSizeListArray.from_arrays(pa.array(signatures.ravel()), config.num_perm)
-        lengths = pa.array([len(text) for text in texts], pa.int64())
-        digests = pa.array([text_digest(text) for text in texts], pa.binary(DIGEST_BYTES))
-        comparable = pa.array(distinct >= config.min_shingles)
-        columns = [batch["id"], batch["source"], lengths, digests, comparable, values]
+        lengths, comparable = pc.utf8_length(texts).cast(pa.int64()), pa.array(distinct >= config.min_shingles)
+        columns = [batch["id"], batch["source"], lengths, text_digests(texts), comparable, values]
         signed.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     sidecars.write_sidecar(writer, "signatures", schema, signed)
 
 
-def text_digest(text: str) -> bytes:
-    """What a text is recognised by in later runs: 128-bit BLAKE2b."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
+def text_digests(texts: pa.Array) -> pa.Array:
+    """What each text is recognised by in later runs: 128-bit BLAKE2b of its UTF-8."""
+    column = texts.cast(pa.large_string())
+    _, bounds, data = column.buffers()
+    offsets = np.frombuffer(bounds, np.int64, len(column) + 1, 8 * column.offset).tolist() if len(column) else [0]
+    view = memoryview(data or b"")
+    digests = b"".join(
+        blake2b(view[start:stop], digest_size=DIGEST_BYTES).digest() for start, stop in pairwise(offsets)
+    )
+    return fixed_bytes(np.frombuffer(digests, np.uint8), DIGEST_BYTES)
 
 
 def signature_schema(num_perm: int) -> pa.Schema:

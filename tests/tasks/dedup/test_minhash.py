@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 
+import pyarrow as pa
 import pytest
 
 from tasks.dedup import minhash, survivors
@@ -74,13 +76,23 @@ def test_one_and_two_workers_write_the_same_bytes(run_on, documents):
 
 def test_a_new_shard_signs_that_shard_alone(run_on, documents, monkeypatch):
     signed = []
-    sign = minhash.minhash.sign
-    monkeypatch.setattr(
-        minhash.minhash, "sign", lambda texts, *rest, **more: signed.append(len(texts)) or sign(texts, *rest, **more)
-    )
+    sign = minhash.minhash.sign_codes
+
+    def counted(codes, offsets, *rest, **more):
+        signed.append(len(offsets) - 1)
+        return sign(codes, offsets, *rest, **more)
+
+    monkeypatch.setattr(minhash.minhash, "sign_codes", counted)
     run_on(minhash.STAGE, minhash.MinHashConfig(), [documents[:20]], store="same")
     run_on(minhash.STAGE, minhash.MinHashConfig(), [documents[:20], documents[20:]], store="same")
     assert signed == [20, 19]
+
+
+def test_digests_of_a_slice_of_a_column_are_those_of_its_texts():
+    column = pa.array(["abc", "", "汉字𠀀"] * 3, pa.large_string())
+    for some in (column, column[2:6], column[:0], column.cast(pa.string())[1:]):
+        expected = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in some.to_pylist()]
+        assert minhash.text_digests(some).to_pylist() == expected
 
 
 def test_a_source_of_higher_priority_keeps_its_copy(run_on, make_document, read_kept):
