@@ -48,7 +48,7 @@ class ExtractConfig:
     include_comments: bool = True  # of readers, below an article; forums need it
     include_tables: bool = True
     fallback: bool = True  # take all text blocks of a page in which trafilatura finds no main text
-    max_page_chars: int = 20_000_000  # a larger page is dropped unread
+    max_page_chars: int = 20_000_000  # a larger page is dropped unread; dense markup meets the two limits below sooner
     isolate: bool = True  # read pages in a child process, with the two limits below
     page_timeout_seconds: float = 30.0  # of processor time
     page_memory_mb: int = 1024
@@ -227,5 +227,6 @@ STAGE = map_stage(
     config=ExtractConfig,
     input="decode",
     process=process,
-    summary="main text of web pages (trafilatura); front matter, comments and inline tags off other text",
+    summary="main text of web pages, read in a child process with limits; pages that JavaScript fills dropped, kept or "
+    "rendered; front matter, comments and inline tags off other text",
 )
