@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -26,7 +25,10 @@ from tasks.dedup.normalise import exact_form
 
 LINE = re.compile(r"[^\n]+\n?|\n")
 FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-TABLE_LINE = re.compile(r"[^|\n]*\|[^|\n]*\||[^\t\n]*\S[^\t\n]*\t[^\t\n]*\S[^\t\n]*\t[^\t\n]*\S")
+# East Asian wide letters, which take two columns in print.
+WIDE = re.compile(
+    "[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\U00020000-\U0003fffd]+"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,17 +110,17 @@ def cut(text: str, removed: Iterable[tuple[int, int]]) -> str:
 
 
 def _is_table(content: str) -> bool:
+    if "|" not in content and "\t" not in content:
+        return False
     lines = content.strip().splitlines()
-    return 2 * sum(TABLE_LINE.match(line) is not None for line in lines) > len(lines)
+    return 2 * sum(map(_is_table_line, lines)) > len(lines)
+
+
+def _is_table_line(line: str) -> bool:
+    return line.count("|") >= 2 or sum(not cell.isspace() and cell != "" for cell in line.split("\t")) >= 3
 
 
 def _has_short_lines(content: str, min_columns: int) -> bool:
     lines = content.strip().splitlines()
-    return len(lines) > 1 and sum(_columns(line.strip(), min_columns) for line in lines) < min_columns * len(lines)
-
-
-def _columns(line: str, enough: int) -> int:
-    """How wide the line is in print; an ASCII line or a very long one is not measured letter by letter."""
-    if line.isascii() or len(line) > 8 * enough:
-        return len(line)
-    return len(line) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in line)
+    columns = sum(len(line.strip()) for line in lines) + sum(map(len, WIDE.findall(content)))
+    return len(lines) > 1 and columns < min_columns * len(lines)

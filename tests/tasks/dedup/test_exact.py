@@ -1,6 +1,8 @@
 """Exact duplicates: whole documents, and paragraphs."""
 
 import dataclasses
+import gzip
+import json
 from typing import Any
 
 import pytest
@@ -152,3 +154,21 @@ def test_switched_off_it_touches_no_text(run_on, make_document, read_kept):
     documents = [make_document("\n\n".join(POOL[i : i + 3]), name=str(i)) for i in range(4)]
     config = with_paragraphs(enabled=False)
     assert texts_by_id(read_kept(run_on(exact.STAGE, config, [documents]))) == texts_by_id(documents)
+
+
+def test_lines_go_as_in_the_expected_output_of_dolma(run_on, make_document, shared_data):
+    """Dolma's Bloom filter over lines, in order of the file; it names spans with a share of duplicates."""
+    folder = shared_data / "dedup" / "fixtures"
+    given, expected = (
+        [json.loads(line) for line in gzip.decompress((folder / name).read_bytes()).splitlines()]
+        for name in ("dolma-provided-deduper-documents-000.json.gz", "dolma-expected-dedupe-paragraphs.json.gz")
+    )
+    documents = [make_document(row["text"], name=row["id"]) for row in given]
+    config = with_paragraphs(unit="line", min_chars=1, min_line_columns=0, max_removed=1.0, min_chars_left=0)
+    found = {(row["id"], row["start"], row["end"]) for row in spans_removed(run_on(exact.STAGE, config, [documents]))}
+    wanted = {
+        (document.id, start, min(end, len(document.text)))
+        for document, row in zip(documents, expected, strict=True)
+        for start, end, _ in row["attributes"]["bff_duplicate_paragraph_spans"]
+    }
+    assert len(wanted) > 40 and found == wanted
