@@ -36,7 +36,8 @@ RANKED = 8  # of chardet's candidates; the true one was never below
 WHOLE_BYTES = 262_144  # so that a 50 MB file costs no more than a page
 MAX_DISORDER = 0.1  # of a text in the charset of the language that its page states
 FOREIGN_WORD = re.compile(rb"[A-Za-z\x80-\x9f\xa1-\xff]*[\x80-\x9f\xa1-\xff][A-Za-z\x80-\x9f\xa1-\xff]*")
-FOREIGN_SHARE, TINY_SHARE, DOUBTFUL = 0.2, 0.05, 0.25  # the first where chardet's confidence is below the third
+FOREIGN_SHARE, TINY_SHARE, DOUBTFUL = 0.2, 0.02, 0.25  # the first where chardet's confidence is below the third
+FIRST_ANSWER = 1.3  # how much better another charset must explain those words: Dutch has as few accents
 MIN_FOREIGN_BYTES = 12  # a lone café proves nothing
 HIGH_PART = re.compile(rb"[^\n<]*[\x80-\xff][^\n<]*\n?")
 
@@ -145,6 +146,8 @@ def _reranked(content: bytes, asked: bytes, sample: bytes, first: Guess) -> Gues
         score = (
             option.confidence * _prior(entry["encoding"]) * (1.0 - disorder(sample.decode(option.codec, "replace")) / 2)
         )
+        if option.codec == first.codec:
+            score *= FIRST_ANSWER if asked is not sample else 1.0
         if score > best_score:
             best, best_score = option, score
     return best

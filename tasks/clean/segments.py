@@ -22,7 +22,8 @@ MAX_DISORDER = 0.1
 def by_segments(content: bytes, config: DecodeConfig) -> Decoded | None:
     """`content` read line by line, if its lines are in UTF-8 and one other charset."""
     lines = content.split(b"\n")
-    utf8, legacy = [], []
+    utf8: list[bytes] = []
+    legacy: list[bytes] = []
     for line in lines:
         if not line.isascii():
             (legacy if strictly(line, "utf-8") is None else utf8).append(line)

@@ -88,7 +88,7 @@ def test_text_in_one_charset_is_not_cut_into_segments():
     assert by_segments(HANS.encode("gb18030"), DecodeConfig()) is None
 
 
-ENGLISH = "The settings of this page were last changed by the people who maintain it, as the list below shows. " * 6
+ENGLISH = "The settings of this page were last changed by the people who maintain it, as the list below shows. " * 10
 
 
 @pytest.mark.parametrize(
