@@ -156,7 +156,7 @@ def connect(spilled: Bands, members: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    labels = np.arange(len(members))  # each names a component by the place of one of its members
+    labels = np.arange(len(members))  # each names a component by the lowest place in it
     for band in range(spilled.bands):
         keys, numbers = spilled.sorted(band)
         places = tied(keys)
@@ -171,12 +171,11 @@ def connect(spilled: Bands, members: np.ndarray) -> np.ndarray:
         edges = edges.reshape(2, -1)
         graph = coo_array((np.ones(edges.shape[1], dtype=bool), (edges[0], edges[1])), shape=(len(nodes), len(nodes)))
         _, joined = connected_components(graph, directed=False)
-        _, named = np.unique(joined, return_index=True)
+        _, named = np.unique(joined, return_index=True)  # nodes ascend, so the first of a component is its lowest
         names = np.arange(len(members))
         names[nodes] = nodes[named[joined]]
         labels = names[labels]
-    _, lowest, joined = np.unique(labels, return_index=True, return_inverse=True)
-    return members[lowest[joined]]
+    return members[labels]
 
 
 def components(

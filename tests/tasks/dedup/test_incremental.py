@@ -88,7 +88,8 @@ def test_nights_over_planted_duplicates_end_as_one_full_run(
     fresh = run_on(minhash.STAGE, config, [documents])
     assert outcome(grown, read_kept, read_removed) == outcome(fresh, read_kept, read_removed)
     facts = fresh.manifest.facts
-    assert facts["removed"] == grown.manifest.facts["removed"] > 50 and sum(read) <= facts["pairs_verified"]
+    assert facts["removed"] == grown.manifest.facts["removed"] > 50
+    assert sum(read) < 1.1 * facts["pairs_verified"]
 
 
 def test_buckets_larger_than_a_round_end_as_in_one_full_run(run_on, make_document, read_kept, read_removed):
@@ -129,7 +130,7 @@ def test_a_night_reads_pairs_of_new_documents_alone(run_on, families, monkeypatc
     assert tonight and all(ids & set(pair) for pair in tonight)
     assert second["pairs_verified_without_new"] == 0 and second["documents_new"] == 20
     read = first["pairs_verified"] + second["pairs_verified"]
-    assert 0.9 * full["pairs_verified"] < read <= full["pairs_verified"]  # equal texts are one pair with a third
+    assert 0.9 < read / full["pairs_verified"] < 1.1  # equal texts are one pair with a third; leaders change
     assert second["documents_compared"] < len(families) / 2 and full["documents_compared"] == len(families) - 3
 
 
