@@ -36,6 +36,11 @@ ARTICLE = (  # two patterns, each with a literal beginning: one with both took a
 FORUM = ("DiscussionForumPosting", "phpBB", "vBulletin", "vbulletin", "XenForo", "xenforo")
 MIN_BLOCK_CHARS = 200  # of the blocks' text, to be believed against trafilatura
 AGREE_ARTICLE, AGREE_OTHER = 0.6, 0.8  # share of the blocks' text that trafilatura holds too
+MIN_GAP = 0.03  # of the blocks' text, left out by trafilatura between its first line and its last, to be filled in
+MIN_NAMING_CHARS = 60  # a block this long says by its box where the text of a page stands
+MIN_SAME_BOXES = 0.5  # of the text behind trafilatura's end, in such boxes: the article goes on
+MAX_UNLIKE, MIN_OWN_SIZE = 0.1, 0.85  # trafilatura has the same text in lines that cannot be compared (one long one)
+MIN_PROSE_SHARE = 0.2  # of trafilatura's text, or it took labels and left the sentences
 MIN_COVERED = 0.75  # share of trafilatura's lines that the blocks hold, to be called a part of them
 MIN_COVERED_TO_CUT = 0.85
 MIN_OVERLAP = 0.2  # below it trafilatura took something else, on articles as well
@@ -57,7 +62,7 @@ def main_text(
     `include_comments`: readers' comments below an article; the posts of a forum are main text whatever it says.
     """
     page = read_page(html)
-    if page is None or not page.blocks:
+    if page is None or not (page.blocks or any(t.strip() for t in page.tree.itertext())):
         return MainText("", "none")
     text, method = _weigh(page, html, include_comments, include_tables)
     lines = [line for line in text.split("\n") if not is_phrase(line)]
@@ -80,11 +85,22 @@ def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) 
     found = _Comparison(page, keep, quick)
     article = any(pattern.search(html) for pattern in ARTICLE)
     if found.held >= (AGREE_ARTICLE if article else AGREE_OTHER):
-        return (found.cut(), "both") if found.covered >= MIN_COVERED_TO_CUT else (quick, "trafilatura")
+        return _agreed(found, own, quick, include_tables)
     if enough and found.covered >= MIN_COVERED:
         ended = article and found.held >= MIN_OVERLAP and found.after() >= MIN_AFTER
-        return (found.cut(), "both") if ended else (own, "blocks")
-    return _trafilatura(page, False, True, include_tables), "trafilatura"
+        goes_on = not ended or found.alike() >= MIN_SAME_BOXES
+        return (own, "blocks") if goes_on else (found.cut(), "both")
+    full = _trafilatura(page, False, True, include_tables)
+    labels = found.prose_of(full) < MIN_PROSE_SHARE * len(full)
+    return (own, "blocks") if labels and found.prose_of(own) >= MIN_BLOCK_CHARS else (full, "trafilatura")
+
+
+def _agreed(found: _Comparison, own: str, quick: str, include_tables: bool) -> tuple[str, str]:
+    """The text where trafilatura holds most of what the blocks do."""
+    if found.covered >= MIN_COVERED_TO_CUT:
+        return (found.filled(include_tables) if found.gap() >= MIN_GAP else found.cut()), "both"
+    unlike = found.covered < MAX_UNLIKE and len(own) >= MIN_OWN_SIZE * len(quick)
+    return (own, "blocks") if unlike else (quick, "trafilatura")
 
 
 def _trafilatura(page: Page, fast: bool, include_comments: bool, include_tables: bool) -> str:
@@ -111,6 +127,7 @@ class _Comparison:
     """The blocks of a page beside trafilatura's lines, compared by their letters and digits alone."""
 
     def __init__(self, page: Page, keep: Sequence[bool], text: str) -> None:
+        self.page = page
         self.keep = keep
         self.lines = text.split("\n")
         self.keys = [_key(block.text) for block in page.blocks]
@@ -146,6 +163,40 @@ class _Comparison:
         last = max((i for i, hit in enumerate(self.shared) if hit and len(self.keys[i]) > 20), default=-1)
         missing = [(i, self.sizes[i]) for i, kept in enumerate(self.keep) if kept and not self.shared[i]]
         return sum(size for i, size in missing if i > last) / max(1, sum(size for _, size in missing))
+
+    def _name(self, index: int) -> tuple[str, ...]:
+        box = self.page.boxes[self.page.blocks[index].box]
+        return (box.tag, box.names, self.page.boxes[box.parent].names if box.parent >= 0 else "")
+
+    def _alike(self) -> list[int]:
+        """Kept blocks that trafilatura lacks, in boxes named like those of what it holds."""
+        names = {self._name(i) for i, hit in enumerate(self.shared) if hit and self.sizes[i] > MIN_NAMING_CHARS}
+        return [i for i, k in enumerate(self.keep) if k and not self.shared[i] and self._name(i) in names]
+
+    def _left_out(self) -> list[int]:
+        """What trafilatura lacks between its first line and its last, unlinked or in a box like those of its text."""
+        hits = [i for i, hit in enumerate(self.shared) if hit and len(self.keys[i]) > 20]
+        alike, blocks = set(self._alike()), self.page.blocks
+        between = range(hits[0], hits[-1]) if hits else range(0)
+        return [i for i in between if self.keep[i] and not self.shared[i] and (i in alike or not blocks[i].linked)]
+
+    def gap(self) -> float:
+        return sum(self.sizes[i] for i in self._left_out()) / max(1, self._size(self.keep))
+
+    def filled(self, include_tables: bool) -> str:
+        """The blocks that trafilatura holds, and what it left out between them."""
+        more = set(self._left_out())
+        return render(self.page, [hit or i in more for i, hit in enumerate(self.shared)], include_tables=include_tables)
+
+    def alike(self) -> float:
+        """Of the blocks' text that trafilatura lacks, the share in boxes named like those of what it holds."""
+        missing = sum(size for size, k, hit in zip(self.sizes, self.keep, self.shared, strict=True) if k and not hit)
+        return sum(self.sizes[i] for i in self._alike()) / max(1, missing)
+
+    def prose_of(self, text: str) -> int:
+        """Unlinked characters of a text in blocks that read like sentences."""
+        whole = _key(text)
+        return sum(b.prose for b, key in zip(self.page.blocks, self.keys, strict=True) if b.prose and key in whole)
 
 
 def text_blocks(html: str) -> str:

@@ -48,6 +48,7 @@ WORDS = {
     "meta": "byline bio dateline tags taglist postmetadata authorbox",
     "popup": "cookie cookies consent gdpr modal popup newsletter subscribe subscription signup paywall login signin"
     " overlay",
+    "caption": "caption captions",
     "unseen": "sr visuallyhidden",
 }
 WORD_MARK = {word: mark for mark, words in WORDS.items() for word in words.split()}
