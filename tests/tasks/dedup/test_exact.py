@@ -172,3 +172,12 @@ def test_lines_go_as_in_the_expected_output_of_dolma(run_on, make_document, shar
         for start, end, _ in row["attributes"]["bff_duplicate_paragraph_spans"]
     }
     assert len(wanted) > 40 and found == wanted
+
+
+@pytest.mark.slow
+def test_none_and_two_workers_write_the_same_bytes(run_on, make_document):
+    documents = [make_document("\n\n".join([*POOL[i % 5 : i % 5 + 4], str(i)]), name=str(i)) for i in range(12)]
+    shards = [documents[i::3] for i in range(3)]
+    alone, both = (run_on(exact.STAGE, with_paragraphs(min_chars_left=0), shards, workers=n) for n in (0, 2))
+    assert alone.manifest.facts["paragraphs"]["documents_cut"]
+    assert {f.name: f.sha256 for f in alone.manifest.files} == {f.name: f.sha256 for f in both.manifest.files}
