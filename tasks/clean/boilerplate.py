@@ -36,6 +36,50 @@ PHRASES = re.compile(
     r"|(?:관련|추천|인기)\s*(?:기사|뉴스|글)\s*\]?\s*$|무단\s*전재|저작권자|[ⓒ©]\s*\S+.*무단)"
 )
 
+MIN_BEFORE_END = 0.6  # share of the text above a heading that ends it
+HEADING_CHARS = 60
+END_HEADING = re.compile(
+    r"\W*(?:about the (?:author|reviewer)s?|related (?:articles?|posts?|stories|products?|reading|links|news)"
+    r"|(?:read )?more (?:from|on|stories)\b.{0,30}|you (?:may|might) also (?:like|be interested in)"
+    r"|recommended (?:for you|reading|stories)|(?:required )?disclosures?|disclaimer"
+    r"|share this(?: article| post| story)?|tags|recent (?:posts|articles)|most (?:read|popular)|popular posts)"
+    r"\s*:?\s*$",
+    re.IGNORECASE,
+)
+COMMENT_HEADING = re.compile(
+    r"\W*(?:(?:leave|post|write|add) a (?:reply|comment)|(?:\d+ )?(?:comments?|responses|replies)"
+    r"|(?:\d+\s*条?)?(?:网友|用户|最新|全部|精彩)?评论(?:\s*[（(]\d+[)）])?)\s*:?\s*$",
+    re.IGNORECASE,
+)
+# What forum software says of the writer beside each post.
+POSTER_FACT = re.compile(
+    r"[\s\-•]*(?:posts|joined|join date|location(?: \(\w+\))?|gender|likes|reputation|registered|messages"
+    r"|reaction score|member since|age)\s*:\s*.{0,60}$",
+    re.IGNORECASE,
+)
+SHORTCODE = re.compile(r"\[/?[a-z][a-z0-9]*_[a-z_]+(?:\s[^\[\]]*)?\]")  # WordPress builders: [vc_row type="..."]
+
+
+def clean_lines(text: str, *, include_comments: bool, forum: bool) -> str:
+    """The text without the lines and tails that say themselves that they are no part of it."""
+    lines = [line for line in text.split("\n") if not is_phrase(line)]
+    if forum:
+        lines = [line for line in lines if not POSTER_FACT.match(line)]
+    if "_" in text and SHORTCODE.search(text):
+        lines = [rest for line in lines if (rest := SHORTCODE.sub("", line)).strip()]
+    return "\n".join(lines[: _end(lines, include_comments or forum)]).strip("\n")
+
+
+def _end(lines: list[str], include_comments: bool) -> int:
+    """The index of the first line behind the text: a heading of other texts, in its last part."""
+    total, before = sum(len(line) for line in lines), 0
+    for index, line in enumerate(lines):
+        late = before >= MIN_BEFORE_END * total and len(line) < HEADING_CHARS
+        if late and (END_HEADING.match(line) or (not include_comments and COMMENT_HEADING.match(line))):
+            return index
+        before += len(line)
+    return len(lines)
+
 
 def is_phrase(line: str) -> bool:
     """Whether a line is one of the fixed phrases around the text of a CJK page."""

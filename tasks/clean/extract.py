@@ -45,7 +45,7 @@ Render = Callable[[Document], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractConfig:
-    include_comments: bool = True  # of readers, below an article; forums need it
+    include_comments: bool = False  # of readers, below an article; the posts of a forum stay either way
     include_tables: bool = True
     fallback: bool = True  # take all text blocks of a page in which trafilatura finds no main text
     max_page_chars: int = 20_000_000  # a larger page is dropped unread; dense markup meets the two limits below sooner

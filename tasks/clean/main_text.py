@@ -22,7 +22,7 @@ import lxml.etree
 import lxml.html
 import trafilatura
 
-from tasks.clean.boilerplate import article_box, is_phrase, main_blocks, render
+from tasks.clean.boilerplate import article_box, clean_lines, main_blocks, render
 from tasks.clean.page_blocks import BLOCK_TAGS, PARSER, SPACES, XML_DECLARATION, Page, read_page
 
 BOILERPLATE = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg", "iframe")
@@ -65,8 +65,8 @@ def main_text(
     if page is None or not (page.blocks or any(t.strip() for t in page.tree.itertext())):
         return MainText("", "none")
     text, method = _weigh(page, html, include_comments, include_tables)
-    lines = [line for line in text.split("\n") if not is_phrase(line)]
-    text = "\n".join(lines).strip("\n")
+    forum = any(word in html for word in FORUM)
+    text = clean_lines(text, include_comments=include_comments, forum=forum)
     if text.strip():
         return MainText(text, method)
     text = text_blocks(html) if fallback else ""

@@ -128,6 +128,38 @@ def test_comments_below_an_article_go_unless_asked_for():
     assert said in main_text(html, include_comments=True).text
 
 
+@pytest.mark.parametrize("heading", ["Related articles", "About the author", "3 Comments", "网友评论（12）"])
+def test_a_heading_of_other_texts_ends_an_article(heading):
+    html = article(f"<h3>{heading}</h3><p>Somebody wrote this elsewhere, and it is not the text.</p>")
+    text = main_text(html.replace(f"<p>9. {EN}</p>", "")).text
+    assert heading not in text and "Somebody" not in text and text.count(EN) == 4
+
+
+def test_such_a_heading_near_the_beginning_ends_nothing():
+    body = "".join(f"<p>{i}. {EN}</p>" for i in range(8))
+    assert main_text(page(f"<div><p>{EN}</p><h3>Disclaimer</h3>{body}</div>")).text.count(EN) == 9
+
+
+def test_what_a_forum_says_of_a_poster_goes():
+    head = '<script type="application/ld+json">{"@type": "DiscussionForumPosting"}</script>'
+    posts = "".join(f"<div><p>Joined: Feb 1998</p><p>Posts: 108{i}</p><p>Answer {i}: {EN}</p></div>" for i in range(5))
+    text = main_text(page(f'<div id="thread"><p>{EN}</p>{posts}</div>', head)).text
+    assert "Answer 4" in text and "Joined:" not in text and "Posts:" not in text
+
+
+def test_shortcodes_of_page_builders_go_and_other_brackets_stay():
+    text = main_text(article(f'<p>[vc_row type="full"]Inside [1] of it: {EN}[/vc_row]</p>')).text
+    assert f"Inside [1] of it: {EN}" in text and "vc_row" not in text
+
+
+@pytest.mark.parametrize("classes", ["", ' class="chunk"'])
+def test_a_part_that_trafilatura_leaves_out_is_filled_in(classes):
+    item = f"<div{classes}><p>{EN}</p></div>"
+    steps = "".join(f"<div{classes}><h3>Step {i}</h3><p>{i}. {EN}</p></div>" for i in range(9))
+    text = main_text(article(item + steps)).text
+    assert all(f"{i}. {EN}" in text for i in range(9))
+
+
 def test_posts_of_a_forum_are_main_text():
     posts = "".join(
         f'<div class="comment"><div class="comment-body"><p>Answer {i}: {EN}</p></div></div>' for i in range(5)
@@ -187,6 +219,6 @@ def test_the_text_does_not_depend_on_pages_before():
 def test_shared_pages_beat_trafilatura_on_every_type(shared_data):
     result = extraction.measure(shared_data)
     ours, theirs = extraction.scores(result, "danlu"), extraction.scores(result, "trafilatura")
-    assert ours["all"] >= theirs["all"] + 0.015
+    assert ours["all"] >= theirs["all"] + 0.027
     for kind in extraction.TYPES:
         assert ours[kind] >= theirs[kind], kind
