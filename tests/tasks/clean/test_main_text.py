@@ -152,12 +152,11 @@ def test_shortcodes_of_page_builders_go_and_other_brackets_stay():
     assert f"Inside [1] of it: {EN}" in text and "vc_row" not in text
 
 
-@pytest.mark.parametrize("classes", ["", ' class="chunk"'])
-def test_a_part_that_trafilatura_leaves_out_is_filled_in(classes):
-    item = f"<div{classes}><p>{EN}</p></div>"
-    steps = "".join(f"<div{classes}><h3>Step {i}</h3><p>{i}. {EN}</p></div>" for i in range(9))
-    text = main_text(article(item + steps)).text
-    assert all(f"{i}. {EN}" in text for i in range(9))
+def test_a_part_that_trafilatura_leaves_out_is_filled_in():
+    body = ["".join(f"<p>{i}. {EN}</p>" for i in part) for part in (range(9), range(9, 18))]
+    steps = "".join(f"<details><summary>Fold</summary>Step {i}: {EN}</details>" for i in range(3))
+    text = main_text(page(f"<div><h1>Title of it</h1>{body[0]}{steps}{body[1]}</div>")).text
+    assert f"Step 2: {EN}" in text and text.count(EN) == 21
 
 
 def test_posts_of_a_forum_are_main_text():
