@@ -57,7 +57,7 @@ POSTER_FACT = re.compile(
     r"|reaction score|member since|age)\s*:\s*.{0,60}$",
     re.IGNORECASE,
 )
-SHORTCODE = re.compile(r"\[/?[a-z][a-z0-9]*_[a-z_]+(?:\s[^\[\]]*)?\]")  # WordPress builders: [vc_row type="..."]
+SHORTCODE = re.compile(r"\[/?(?:vc|et_pb|fusion|nectar)_\w+(?:\s[^\[\]]*)?\]")  # WordPress: [vc_row type="..."]
 
 
 def clean_lines(text: str, *, include_comments: bool, forum: bool) -> str:

@@ -1,10 +1,12 @@
 """The main text of one web page: trafilatura and our own reading of its blocks, weighed against each other.
 
-trafilatura in its fast mode reads the same tree as `boilerplate`. Where both agree, its lines are taken without those
-that the blocks reject. Where it holds only a part of what the blocks do (shops, services, lists, questions with
-answers) the blocks win; an article that goes on after trafilatura's end goes on with comments or other articles, so
-there it wins. Where neither holds the other, the whole of trafilatura with its own fallbacks decides, at three times
-the cost. Pages in Chinese, Japanese or Korean take the blocks: trafilatura's lengths are meant for alphabets.
+A box that the page itself calls its articleBody is the text. Else trafilatura in its fast mode reads the same tree as
+`boilerplate`. Where both agree, its lines are taken without those that the blocks reject, and what it left out between
+them is filled in from the blocks. Where it holds only a part of what the blocks do (shops, services, lists, questions
+with answers) the blocks win; an article that goes on after trafilatura's end in boxes of other names goes on with
+comments or other articles, so there it wins. Where neither holds the other, the whole of trafilatura with its own
+fallbacks decides, at three times the cost, unless it took labels only. Pages in Chinese, Japanese or Korean take the
+blocks: trafilatura's lengths are meant for alphabets.
 
 in    str         a decoded page
 out   MainText    paragraphs a line, table cells between "|"; "" where there is none

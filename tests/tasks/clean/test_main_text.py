@@ -150,6 +150,7 @@ def test_what_a_forum_says_of_a_poster_goes():
 def test_shortcodes_of_page_builders_go_and_other_brackets_stay():
     text = main_text(article(f'<p>[vc_row type="full"]Inside [1] of it: {EN}[/vc_row]</p>')).text
     assert f"Inside [1] of it: {EN}" in text and "vc_row" not in text
+    assert "a[my_index]" in main_text(article("<pre>a[my_index] = b</pre>")).text
 
 
 def test_a_part_that_trafilatura_leaves_out_is_filled_in():
