@@ -57,7 +57,11 @@ POSTER_FACT = re.compile(
     r"|reaction score|member since|age)\s*:\s*.{0,60}$",
     re.IGNORECASE,
 )
-SHORTCODE = re.compile(r"\[/?(?:vc|et_pb|fusion|nectar)_\w+(?:\s[^\[\]]*)?\]")  # WordPress: [vc_row type="..."]
+# WordPress builders: [vc_row type="..."]; an index in code looks like one without attributes.
+SHORTCODE = re.compile(
+    r"\[(?:(?:vc|et_pb|fusion|nectar)_\w+(?:\s[^\[\]]*)?|/[a-z]\w{0,40}_\w{1,40}"
+    r"|[a-z]\w{0,40}_\w{1,40}\s+[\w-]{1,40}=[\"'“”″][^\[\]]*)\]"
+)
 
 
 def clean_lines(text: str, *, include_comments: bool, forum: bool) -> str:
