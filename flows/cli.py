@@ -19,6 +19,7 @@ from rich.table import Table
 from flows import terminal
 from flows.config import to_yaml
 from flows.engine import Request, Run, stage_name, upto
+from flows.forget import forget
 from flows.lengths import lengths
 from flows.options import (
     DEFAULT_STORE,
@@ -384,6 +385,7 @@ for _stage in STAGES:
 # Commands with a module of their own: app.command(name="…")(function)
 app.command(name="review")(review)
 app.command(name="lengths")(lengths)
+app.command(name="forget")(forget)
 app.command(name="train-quality")(train_quality)
 
 

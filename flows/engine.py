@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from flows.config import PipelineConfig, load_config, to_yaml
 from tasks import spread
+from tasks.dedup.forgotten import forgotten
 from tasks.stage import Stage, StageResult, run_stage, stage_key, why_rerun
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store
@@ -86,8 +87,10 @@ class Run:
         self.request, self.watcher = request, watcher
         config = load_config(request.recipe, settings=request.settings, inputs=request.inputs, name=request.name)
         told = dataclasses.replace(config.report, command=config.report.command or request.command())
-        self.config: PipelineConfig = dataclasses.replace(config, report=told)
         self.store = Store(request.store)
+        withdrawn = sorted({*config.exact_dedup.forgotten, *forgotten(self.store)})  # by `danlu forget`
+        exact = dataclasses.replace(config.exact_dedup, forgotten=tuple(withdrawn))
+        self.config: PipelineConfig = dataclasses.replace(config, report=told, exact_dedup=exact)
         self.workers = default_workers() if request.workers is None else request.workers
         self.results: dict[str, StageResult] = {}
 

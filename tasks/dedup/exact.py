@@ -11,26 +11,28 @@ second run finds nothing to do.
 
 in    Document
 out   Document            one per group of equal texts; the rest is `exact_duplicate` with the id kept, or
-                          `duplicate_paragraphs`. Cut ones have the metrics removed_paragraphs, removed_paragraph_chars
+                          `duplicate_paragraphs`, or `forgotten` (forgotten.py). Cut ones have the metrics
+                          removed_paragraphs, removed_paragraph_chars
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tasks.dedup import shared_paragraphs, sidecars, survivors
+from tasks.dedup import forgotten, shared_paragraphs, sidecars, survivors
 from tasks.dedup.cuts import Cuts, cuts_by_shard, paragraph_facts, removed_table, whole_evidence
 from tasks.dedup.normalise import exact_form
 from tasks.dedup.paragraphs import ParagraphConfig, cut
 from tasks.dedup.shared_paragraphs import Removals
 from tasks.document import Document, Dropped, Kept, Outcome
+from tasks.settings import to_dict
 from tasks.stage import Part, PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import digest_of
@@ -44,6 +46,11 @@ SCHEMA = pa.schema([("id", pa.string()), ("source", pa.string()), ("length", pa.
 class ExactConfig:
     source_priority: dict[str, int] = field(default_factory=dict)  # higher stays; sources not named have 0
     paragraphs: ParagraphConfig = field(default_factory=ParagraphConfig)
+    forgotten: tuple[str, ...] = ()  # document ids; the store's list (`danlu forget`) is added to them
+
+    def key_settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {name: to_dict(getattr(self, name)) for name in self.__dataclass_fields__}
+        return settings | {"forgotten": forgotten.digest(self.forgotten)}
 
 
 def text_hash(text: str) -> bytes:
@@ -83,12 +90,14 @@ def run(run: StageRun) -> None:
     rank = documents.rank(config.source_priority)
     parts = [_as_uint64(table["hash"]) for table in sidecars.read_sidecars(run, results, ["hash"])]
     hashes = np.concatenate([*parts, np.empty((0, 2), dtype=np.uint64)])
-    dropped = duplicates(hashes, rank)
+    withdrawn = forgotten.rows_of(documents, config.forgotten)
+    dropped = _duplicates_among(np.setdiff1d(np.arange(len(documents)), withdrawn), hashes, rank)
     run.output.facts.update(documents=len(documents), groups=len(set(dropped.values())), removed=len(dropped))
     evidence: dict[int, dict[str, Any]] = {index: _equal_to(documents.id(kept)) for index, kept in dropped.items()}
+    evidence |= {int(index): {forgotten.REASON: True} for index in withdrawn}
     cuts: dict[str, Cuts] = {}
     if config.paragraphs.enabled:
-        removals = _shared_paragraphs(run, documents, rank, dropped)
+        removals = _shared_paragraphs(run, documents, rank, evidence)
         survivors.guard_sources(
             documents,
             np.flatnonzero(removals.whole),
@@ -111,7 +120,9 @@ def process(documents: Iterator[Document], decided: Mapping[str, dict[str, Any]]
     """One outcome per document of a shard: dropped with its evidence, kept, or kept without its cuts."""
     for document in documents:
         evidence, removed = decided.get(document.id), cuts.get(document.id)
-        if evidence is not None:
+        if evidence is not None and forgotten.REASON in evidence:
+            yield forgotten.dropped(document)
+        elif evidence is not None:
             reason = PARAGRAPHS_REASON if "removed_paragraphs" in evidence else REASON
             yield Dropped(document=document, reason=reason, evidence=evidence)
         elif removed is None:
@@ -147,7 +158,7 @@ def rehash_shard(payload: dict, config: ExactConfig, writer: PartWriter) -> dict
 
 
 def _shared_paragraphs(
-    run: StageRun, documents: survivors.Catalogue, rank: np.ndarray, dropped: Mapping[int, int]
+    run: StageRun, documents: survivors.Catalogue, rank: np.ndarray, dropped: Iterable[int]
 ) -> Removals:
     """What paragraphs go from the documents that are not `dropped`."""
     config: ParagraphConfig = run.config.paragraphs
@@ -189,8 +200,13 @@ def _equal_after_cuts(
     for index in np.flatnonzero(np.isin(documents.ids, np.array(list(new), dtype="S32"))):
         hashes[index] = np.frombuffer(bytes.fromhex(new[documents.id(int(index))]), dtype="<u8")
     staying = np.setdiff1d(np.arange(len(documents)), np.fromiter(evidence, dtype=np.int64))
-    found = duplicates(hashes[staying], rank[staying])
-    return {int(staying[gone]): int(staying[kept]) for gone, kept in found.items()}
+    return _duplicates_among(staying, hashes, rank)
+
+
+def _duplicates_among(rows: np.ndarray, hashes: np.ndarray, rank: np.ndarray) -> dict[int, int]:
+    """`duplicates` of some rows alone."""
+    found = duplicates(hashes[rows], rank[rows])
+    return {int(rows[gone]): int(rows[kept]) for gone, kept in found.items()}
 
 
 def _shard_parts(run: StageRun, step: str, payloads: Mapping[str, dict[str, Any]]) -> list[Part]:

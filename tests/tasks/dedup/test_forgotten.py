@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.dedup import forgotten
+from tasks.dedup import exact, forgotten
 from tasks.dedup.survivors import catalogue
 from tasks.store.filesystem import Store
 
@@ -41,3 +41,21 @@ def test_rows_of_the_listed_documents_are_found_and_unknown_ids_ignored():
 def test_what_is_stored_of_a_forgotten_document_has_no_text(make_document):
     outcome = forgotten.dropped(make_document("a private text", name="x"))
     assert outcome.document.text == "" and outcome.reason == "forgotten" and outcome.evidence == {"num_chars": 14}
+
+
+def test_a_forgotten_document_goes_without_its_text_and_its_copy_comes_back(
+    run_on, make_document, read_kept, read_removed
+):
+    best, copy, other = (make_document(text, name=text) for text in ("one  text", "one text", "another"))
+    before = run_on(exact.STAGE, exact.ExactConfig(), [[best, copy], [other]], store="same")
+    after = run_on(exact.STAGE, exact.ExactConfig(forgotten=(best.id,)), [[best, copy], [other]], store="same")
+    assert {d.id for d in read_kept(before)} == {best.id, other.id}
+    assert {d.id for d in read_kept(after)} == {copy.id, other.id}
+    assert read_removed(after) == {best.id: {"reason": "forgotten", "num_chars": 9}}
+    assert [d.text for e in after.files("removed") for d in after.documents(e)] == [""]
+
+
+def test_the_list_enters_the_key(run_on, make_document):
+    shards = [[make_document("one text")]]
+    first = run_on(exact.STAGE, exact.ExactConfig(), shards, store="same")
+    assert run_on(exact.STAGE, exact.ExactConfig(forgotten=(FIRST,)), shards, store="same").key != first.key
