@@ -19,7 +19,8 @@ TEXTS = [
     "The cat sat. The cat sat (down). \"Yes!\" it said; 3.14 is no end... To be, and to have.",
     "a b c d e f g a b c d e f g a b",
     "  - one\n* two\n+three\n•four\n\n\n- one\n\n- one\nlast line…\n。。。",
-    "第一条　为了规范公司，制定本法。\n第二条 本法所称公司，是指 React 18！？\n\n第二条 本法所称公司，是指 React 18！？",
+    "第一条　为了规范公司，制定本法。\n第二条 本法所称公司，是指 React 18！？"
+    "\n\n第二条 本法所称公司，是指 React 18！？",
     "他说：“走吧。”她没有动。" * 9,
     "点击购买" * 30 + "\n" + "buy now " * 30,
     "日本語の文章です。カタカナも入ります。" * 3 + "한국어 문장은 띄어쓰기를 한다.",
