@@ -33,9 +33,9 @@ import zstandard
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.charset_texts import LANGUAGES, LENGTHS, Texts
-from tasks.clean.cascade import DecodeConfig
-from tasks.clean.decode import decode, normalise
-from tasks.clean.mojibake import repair
+from tasks.clean.decode.cascade import DecodeConfig
+from tasks.clean.decode.mojibake import repair
+from tasks.clean.decode.stage import decode, normalise
 from tasks.document import Document, Kept, Origin, RawRecord
 
 DATA = Path(os.environ.get("DANLU_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

@@ -184,7 +184,7 @@ def trafilatura_process(folder: Path) -> dict[str, float]:
     """trafilatura alone, on text that was decoded before the clock starts."""
     import trafilatura
 
-    from tasks.clean.cascade import DecodeConfig, decode_bytes
+    from tasks.clean.decode.cascade import DecodeConfig, decode_bytes
 
     pages = [decode_bytes(path.read_bytes(), None, True, DecodeConfig()).text for path in sorted(folder.iterdir())]
     trafilatura.extract(pages[0])

@@ -29,8 +29,8 @@ import zstandard
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tasks.clean.cascade import DecodeConfig, UndecodableError, decode_bytes
-from tasks.clean.main_text import main_text
+from tasks.clean.decode.cascade import DecodeConfig, UndecodableError, decode_bytes
+from tasks.clean.extract.main_text import main_text
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES = ("article", "documentation", "forum", "product", "service", "collection", "listing")

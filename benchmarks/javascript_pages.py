@@ -2,9 +2,9 @@
 
     python benchmarks/javascript_pages.py
 
-Data: html/ and corpus/ of the folder that DANLU_DATA names, or of ../shared/data. The rules of tasks/clean/shells.py
-were made with all pages of html/ in view, so its figures say how well the rules fit, not how well they generalise; the
-manuals and books of corpus/ were looked at only for false alarms. Prints each miss and each false alarm.
+Data: html/ and corpus/ of the folder that DANLU_DATA names, or of ../shared/data. The rules of `shells.py` were made
+with all pages of html/ in view, so its figures say how well the rules fit, not how well they generalise; the manuals
+and books of corpus/ were looked at only for false alarms. Prints each miss and each false alarm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import zstandard
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tasks.clean.page import read_page  # noqa: E402
+from tasks.clean.extract.page import read_page  # noqa: E402
 
 ORDINARY = ("handbook_html", "debian_reference", "python_doc_html", "en_books_xhtml")
 SETTINGS = {"include_comments": True, "include_tables": True, "fallback": True}

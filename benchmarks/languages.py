@@ -24,12 +24,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tasks.clean.code_shape import code_share
-from tasks.clean.identify import IdentifyConfig, identify, ranked
-from tasks.clean.language import LanguageConfig, looks_like_code
-from tasks.clean.paragraphs import language_shares
-from tasks.clean.scripts import code_points, han_counts
-from tasks.clean.second_opinion import cld2_shares
+from tasks.clean.language.code_shape import code_share
+from tasks.clean.language.identify import IdentifyConfig, identify, ranked
+from tasks.clean.language.paragraphs import language_shares
+from tasks.clean.language.scripts import code_points, han_counts
+from tasks.clean.language.second_opinion import cld2_shares
+from tasks.clean.language.stage import LanguageConfig, looks_like_code
 
 SETS = ("ntrex_lines", "ntrex_docs", "ud_gsd_hans_hant", "lingua_sentences", "udhr")
 SAME = """

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tasks.clean.language import LanguageConfig, label
-from tasks.clean.pii import KINDS, PiiConfig, mask, spans
+from tasks.clean.filter.pii import KINDS, PiiConfig, mask, spans
+from tasks.clean.language.stage import LanguageConfig, label
 from tasks.document import Document, Origin
 
 ROOT = Path(__file__).resolve().parent.parent

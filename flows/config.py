@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from tasks.clean.decode import DecodeConfig
+from tasks.clean.decode.stage import DecodeConfig
 from tasks.clean.decontaminate import DecontaminateConfig
-from tasks.clean.extract import ExtractConfig
-from tasks.clean.filter import FilterConfig
-from tasks.clean.language import LanguageConfig
+from tasks.clean.extract.stage import ExtractConfig
+from tasks.clean.filter.stage import FilterConfig
+from tasks.clean.language.stage import LanguageConfig
 from tasks.dedup.exact import ExactConfig
 from tasks.dedup.minhash import MinHashConfig
 from tasks.dedup.semantic import SemanticConfig

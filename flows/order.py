@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from tasks import evaluate, export, mix, train
-from tasks.clean import decode, decontaminate, extract, filter, language
+from tasks.clean import decontaminate
+from tasks.clean.decode import stage as decode
+from tasks.clean.extract import stage as extract
+from tasks.clean.filter import stage as filter
+from tasks.clean.language import stage as language
 from tasks.dedup import exact, minhash, semantic
 from tasks.ingest import stage as ingest
 from tasks.report import build as report

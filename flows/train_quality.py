@@ -18,7 +18,7 @@ from rich.table import Table
 
 from flows import terminal
 from flows.options import DEFAULT_STORE, JsonOption, NameOption, StoreOption, guarded, open_dataset
-from tasks.clean.quality_training import Example, QualityTrainingConfig, Trained, example, train
+from tasks.clean.language.quality_training import Example, QualityTrainingConfig, Trained, example, train
 
 LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (".parquet",)
@@ -89,7 +89,7 @@ def say(note: str) -> None:
 
 def examples(texts: Iterator[Text], kind: str, seed: int) -> Iterator[Example]:
     """Of each text with its language, identified where the record names none."""
-    from tasks.clean.identify import identify
+    from tasks.clean.language.identify import identify
 
     number = 0
     for number, (text, language) in enumerate(texts, start=1):

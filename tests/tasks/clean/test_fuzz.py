@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.clean.cascade import DecodeConfig
-from tasks.clean.decode import STAGE as DECODE
-from tasks.clean.decode import decode
-from tasks.clean.extract import STAGE as EXTRACT
-from tasks.clean.extract import ExtractConfig
+from tasks.clean.decode.cascade import DecodeConfig
+from tasks.clean.decode.stage import STAGE as DECODE
+from tasks.clean.decode.stage import decode
+from tasks.clean.extract.stage import STAGE as EXTRACT
+from tasks.clean.extract.stage import ExtractConfig
 from tasks.document import Document, Kept, Origin, Quarantined, RawRecord
 from tasks.ingest.config import IngestConfig, SourceConfig
 from tasks.ingest.stage import STAGE as INGEST

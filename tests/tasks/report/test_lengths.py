@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tasks.clean import lengths
+from tasks.clean.filter import lengths
 from tasks.report.build import render
 from tasks.stage import Stage, run_stage
 from tasks.store.filesystem import Store

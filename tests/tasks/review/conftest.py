@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.clean import decode, filter, language
+from tasks.clean.decode import stage as decode
+from tasks.clean.filter import stage as filter
+from tasks.clean.language import stage as language
 from tasks.dedup import exact, minhash
 from tasks.document import Kept, Origin, RawRecord, document_id
 from tasks.stage import Part, PartWriter, Stage, StageRun, run_stage
