@@ -38,7 +38,7 @@ import psutil
 
 from tasks.clean.extract.sandbox_child import encode, receive
 
-ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
+ROOT = Path(__file__).resolve().parents[3]  # where the child finds this package
 SAMPLE_SECONDS = 0.05  # at most 100 MB further; the address space is limited as well
 START_SECONDS = 120.0  # imports, on a loaded machine
 REST_FRACTION = 0.25  # of the memory limit: a child that holds more between pages is replaced

@@ -167,7 +167,7 @@ def test_no_browser_outlives_a_worker_that_is_killed(render):
         "print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)\n"
         "sandbox.call({'html': '<script>while (true) {}</script>', 'url': None})\n"
     )
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,

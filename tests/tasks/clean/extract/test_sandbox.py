@@ -160,7 +160,7 @@ def test_the_child_dies_with_its_owner(sandbox, tmp_path, end):
         "print(sandbox.call({'what': 'echo', 'text': ''})['pid'], flush=True)\n"
         "sandbox.call({'what': 'spin'})\n"
     )
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tmp_path}"}
     with subprocess.Popen(
         [sys.executable, "-c", program],
