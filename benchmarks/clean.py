@@ -120,7 +120,7 @@ def run_stages(source: Path, store_folder: Path, workers: int) -> dict[str, tupl
 
     store, spent, inputs = Store(str(store_folder)), {}, {}
     for name in STAGES:
-        stage = importlib.import_module("tasks.ingest.stage" if name == "ingest" else f"tasks.clean.{name}").STAGE
+        stage = importlib.import_module("tasks.ingest.stage" if name == "ingest" else f"tasks.clean.{name}.stage").STAGE
         config = IngestConfig(sources=sources_from_path(str(source))) if name == "ingest" else stage.config()
         wanted = {key: inputs[key] for key in stage.inputs}
         wall, cpu = time.monotonic(), cpu_seconds()
