@@ -59,7 +59,7 @@ def test_a_threshold_that_alters_no_document_reruns_the_filter_alone(
     store = kit.copy_of(finished.store, tmp_path / "store")
     setting = ("--set", "filter.gopher.max_words=90000")
     asked = danlu("why", "filter", "--store", store, "--json", *setting).rows[0]
-    assert asked["runs"] and asked["why"] == ["config.max_words: 100000 -> 90000"]
+    assert asked["runs"] and asked["why"] == ["config.gopher.max_words: 100000 -> 90000"]
     assert [name for name, why in asked["before"].items() if why] == ["filter"]
     changed = danlu("run", "--config", finished.recipe, "--store", store, "--workers", "0", "--json", *setting)
     assert changed.ran == ["filter"] and changed.digests == finished.answer.digests
