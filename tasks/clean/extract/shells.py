@@ -64,7 +64,7 @@ LOADING = re.compile(
     re.IGNORECASE,
 )
 EMPTY = frozenset(("hollow", "notice", "loading"))  # kinds of evidence that hold only where there is next to no text
-LITTLE_TEXT = 600  # extracted units: with more, the page has a text whatever its markup promises
+LITTLE_TEXT = 600  # extracted units in sentences: with more, the page has a text whatever its markup promises
 HOLLOW_UNITS = 250  # of all text outside navigation: a title, a greeting, a price or two
 LINE_UNITS = 60  # a run of text this long is a sentence rather than a label
 MAX_LINE_UNITS, MAX_WAITING_UNITS, MIN_MARKS = 300, 2500, 4  # labels around several spinners, hardly a sentence
@@ -93,7 +93,7 @@ class _Marks:
 
 def javascript_evidence(html: str, text: str) -> str | None:
     """Why the page seems to be filled by JavaScript, or None."""
-    little = units(text[: 4 * LITTLE_TEXT]) < LITTLE_TEXT
+    little = sum(n for n in map(units, text[: 8 * LITTLE_TEXT].split("\n")) if n >= LINE_UNITS) < LITTLE_TEXT
     noscript = noscript_text(html)
     notice = NEEDS_JAVASCRIPT.search(noscript) is not None and units(noscript) < MAX_NOTICE_UNITS
     framework = units(text[: 4 * MAX_WAITING_UNITS]) < MAX_WAITING_UNITS and any(
