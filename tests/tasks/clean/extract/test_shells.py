@@ -101,7 +101,7 @@ def test_a_framework_s_page_without_sentences_is_unfilled_and_one_with_sentences
 
 def test_skeletons_among_labels_count_and_those_beside_an_article_do_not():
     skeletons = '<div class="MuiSkeleton-root"></div>' * 6
-    labels = "".join(f"<div><h3>Oak chair {n}</h3><p>{n}99 euros, 45 cm high</p></div>" for n in range(30))
+    labels = "".join(f"<div><h3>Oak chair {n}</h3><p>{n}99 euros, 45 cm high</p></div>" for n in range(90))
     assert evidence(f"<main>{labels}{skeletons}</main>") == "skeleton"
     assert evidence(f"<article>{f'<p>{SENTENCE}</p>' * 20}</article><section>{skeletons}</section>") is None
 
