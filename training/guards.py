@@ -160,9 +160,9 @@ def repetitions(rows: np.ndarray, valid: np.ndarray, config: GuardConfig) -> Ite
             size = int(edges[run + 1] - edges[run]) - 1
             if size > limit and size > longest.get(int(row), (0, 0, 0))[0]:
                 longest[int(row)] = (size, period, int(edges[run]))
-    for row, (size, period, start) in longest.items():
+    for sample, (size, period, start) in longest.items():
         yield Finding(
-            sample=row,
+            sample=sample,
             reason="repetition",
             value=float(size),
             threshold=float(limit),

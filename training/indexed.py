@@ -44,29 +44,31 @@ class IndexedWriter:
 
     def __init__(self, stem: Path):
         self.bin_path, self.idx_path = paths_of(stem)
-        self._lengths: list[int] = []
+        self._lengths: list[np.ndarray] = []
+        self.num_sequences, self.num_tokens = 0, 0
         self._file = self.bin_path.open("wb")
 
     def add(self, ids: np.ndarray) -> None:
         """Append one document. Raises ValueError for an empty one, or ids that are not int32."""
+        self.add_all(ids, np.array([len(ids)], dtype=np.int32))
+
+    def add_all(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        """Append documents whose ids lie one after another. Raises ValueError as `add` does."""
         if ids.dtype != TOKEN or ids.ndim != 1:
             raise ValueError(f"{self.bin_path.name}: expected a vector of int32, found {ids.ndim}-d {ids.dtype}")
-        if not len(ids):
-            raise ValueError(f"{self.bin_path.name}: document {len(self._lengths)} has no tokens; drop it before")
-        self._file.write(ids.tobytes())
-        self._lengths.append(len(ids))
-
-    @property
-    def num_sequences(self) -> int:
-        return len(self._lengths)
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(self._lengths)
+        if lengths.sum() != len(ids):
+            raise ValueError(f"{self.bin_path.name}: expected {lengths.sum():,} ids by the lengths, found {len(ids):,}")
+        if len(lengths) and lengths.min() < 1:
+            empty = self.num_sequences + int(lengths.argmin())
+            raise ValueError(f"{self.bin_path.name}: document {empty} has no tokens; drop it before")
+        self._file.write(np.ascontiguousarray(ids).data)
+        self._lengths.append(lengths.astype("<i4"))
+        self.num_sequences += len(lengths)
+        self.num_tokens += len(ids)
 
     def close(self) -> None:
         self._file.close()
-        lengths = np.array(self._lengths, dtype="<i4")
+        lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, "<i4")
         ends = np.cumsum(lengths, dtype="<i8") * TOKEN.itemsize
         with self.idx_path.open("wb") as file:
             file.write(HEADER.pack(MAGIC, VERSION, INT32_CODE, len(lengths), len(lengths) + 1))
