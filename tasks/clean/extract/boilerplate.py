@@ -23,6 +23,8 @@ MAX_LINKED = 0.8
 MIN_ROOT_SHARE = 0.8
 MIN_ARTICLE_CHARS = 200
 MIN_ARTICLE_SHARE = 0.7  # of the text of all boxes so called: a list of teasers may call each one so
+MIN_MANUAL_PROSE = 0.6  # of the page's, inside its <main>
+MIN_MANUAL_KEPT = 0.9  # of the characters inside its <main>: hardly anything in there is boilerplate
 PHRASE_CHARS = 60  # a longer line that begins like one of these says something
 PHRASES = re.compile(
     r"\s*[【\[（(▼▲■●·>»]*\s*(?:"
@@ -90,10 +92,10 @@ def is_phrase(line: str) -> bool:
     return len(line) <= PHRASE_CHARS and PHRASES.match(line) is not None
 
 
-def main_blocks(page: Page, *, include_comments: bool) -> list[bool]:
-    """For each block, whether it is main text."""
+def main_blocks(page: Page, *, include_comments: bool, root: Box | None = None) -> list[bool]:
+    """For each block, whether it is main text; `root`: the box that holds it, where that is known."""
     blocks = page.blocks
-    root = article_box(page)
+    root = root or article_box(page)
     hits = _marked(page, include_comments, root)
     keep = [
         not hit and b.linked <= MAX_LINKED * b.chars and not is_phrase(b.text)
@@ -104,10 +106,38 @@ def main_blocks(page: Page, *, include_comments: bool) -> list[bool]:
     return [kept and (first <= i < end or tags[i] == "h1") for i, kept in enumerate(keep)]
 
 
+def manual_blocks(page: Page, *, include_comments: bool) -> list[bool] | None:
+    """Likewise for a page of a manual, as its own marks show without doubt; None for any other.
+
+    It has one <main> with most of its prose, that holds code or definitions, and next to no boilerplate inside.
+    """
+    found = _outermost([box for box in page.boxes if box.main and box.end > box.first])
+    if len(found) != 1:
+        return None
+    root = found[0]
+    inside, prose = page.blocks[root.first : root.end], sum(block.prose for block in page.blocks)
+    if not prose or sum(block.prose for block in inside) < MIN_MANUAL_PROSE * prose:
+        return None
+    within = (box for box in page.boxes if root.first <= box.first and root.first < box.end <= root.end)
+    if not any(box.tag in ("pre", "dl") for box in within):
+        return None
+    keep = main_blocks(page, include_comments=include_comments, root=root)
+    kept = sum(b.chars for b, taken in zip(inside, keep[root.first : root.end], strict=True) if taken)
+    return keep if kept >= MIN_MANUAL_KEPT * sum(block.chars for block in inside) else None
+
+
+def _outermost(boxes: list[Box]) -> list[Box]:
+    """Those that lie in no other; of several around the same blocks the first, which is the widest."""
+    outer: list[Box] = []
+    for box in boxes:  # document order: a box follows those around it
+        if not outer or box.first >= outer[-1].end:
+            outer.append(box)
+    return outer
+
+
 def article_box(page: Page) -> Box | None:
     """The box that the page itself calls the text of its article, where that is one and no mere teaser."""
-    boxes = [box for box in page.boxes if box.article and box.end > box.first]
-    outer = [box for box in boxes if not any(o.first <= box.first and box.end <= o.end for o in boxes if o is not box)]
+    outer = _outermost([box for box in page.boxes if box.article and box.end > box.first])
     sizes = [sum(block.prose for block in page.blocks[box.first : box.end]) for box in outer]
     if not sizes or max(sizes) < max(MIN_ARTICLE_CHARS, MIN_ARTICLE_SHARE * sum(sizes)):
         return None

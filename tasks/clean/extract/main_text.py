@@ -1,10 +1,11 @@
 """The main text of one web page: trafilatura and our own reading of its blocks, weighed against each other.
 
-A box that the page itself calls its articleBody is the text. Else trafilatura in its fast mode reads the same tree as
-`boilerplate`. Where both agree, its lines are taken without those that the blocks reject, and what it left out between
-them is filled in from the blocks. Where it holds only a part of what the blocks do (shops, services, lists, questions
-with answers) the blocks win; an article that goes on after trafilatura's end in boxes of other names goes on with
-comments or other articles, so there it wins. Where neither holds the other, the whole of trafilatura with its own
+A box that the page itself calls its articleBody is the text, and so is the <main> of a manual (trafilatura puts its
+code on one line, and costs three times as much as all the rest). Else trafilatura in its fast mode reads the same tree
+as `boilerplate`. Where both agree, its lines are taken without those that the blocks reject, and what it left out
+between them is filled in from the blocks. Where it holds only a part of what the blocks do (shops, services, lists,
+questions with answers) the blocks win; an article that goes on after trafilatura's end in boxes of other names goes on
+with comments or other articles, so there it wins. Where neither holds the other, the whole of trafilatura with its own
 fallbacks decides, at three times the cost, unless it took labels only. Pages in Chinese, Japanese or Korean take the
 blocks: trafilatura's lengths are meant for alphabets.
 
@@ -24,7 +25,7 @@ import lxml.etree
 import lxml.html
 import trafilatura
 
-from tasks.clean.extract.boilerplate import article_box, clean_lines, main_blocks, render
+from tasks.clean.extract.boilerplate import article_box, clean_lines, main_blocks, manual_blocks, render
 from tasks.clean.extract.page_blocks import BLOCK_TAGS, PARSER, SPACES, XML_DECLARATION, Page, read_page
 
 BOILERPLATE = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg", "iframe")
@@ -78,6 +79,9 @@ def main_text(
 def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) -> tuple[str, str]:
     if any(word in html for word in FORUM):
         return _trafilatura(page, False, True, include_tables), "trafilatura"
+    article = any(pattern.search(html) for pattern in ARTICLE)
+    if not article and (keep := manual_blocks(page, include_comments=include_comments)) is not None:
+        return render(page, keep, include_tables=include_tables), "blocks"
     keep = main_blocks(page, include_comments=include_comments)
     own = render(page, keep, include_tables=include_tables)
     enough = len(own) >= MIN_BLOCK_CHARS
@@ -85,7 +89,6 @@ def _weigh(page: Page, html: str, include_comments: bool, include_tables: bool) 
         return own, "blocks"
     quick = _trafilatura(page, True, include_comments, include_tables)
     found = _Comparison(page, keep, quick)
-    article = any(pattern.search(html) for pattern in ARTICLE)
     if found.held >= (AGREE_ARTICLE if article else AGREE_OTHER):
         return _agreed(found, own, quick, include_tables)
     if enough and found.covered >= MIN_COVERED:

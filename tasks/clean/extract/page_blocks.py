@@ -64,6 +64,7 @@ class Box:
     end: int = 0
     names: str = ""  # its class attribute
     article: bool = False  # schema.org says that it holds the text of an article
+    main: bool = False  # <main>, or the role of it
 
 
 @dataclass(slots=True)
@@ -151,10 +152,11 @@ class _Reader:
         self._add(element.text)
 
     def _open(self, element: lxml.html.HtmlElement, tag: str) -> None:
-        box = Box(tag, self.open[-1], len(self.page.blocks), marks_of(element))
+        box = Box(tag, self.open[-1], len(self.page.blocks), marks_of(element), main=tag == "main")
         if element.attrib:
             box.names = element.get("class") or ""
             box.article = "articleBody" in (element.get("itemprop") or "")
+            box.main = box.main or element.get("role") == "main"
         self.page.boxes.append(box)
         self.open.append(len(self.page.boxes) - 1)
 
