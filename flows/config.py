@@ -30,7 +30,7 @@ from tasks.mix import MixConfig
 from tasks.report.build import ReportConfig
 from tasks.settings import ConfigError, from_dict, to_dict
 from tasks.shards.splits import ShardsConfig
-from tasks.tokenizer.train import TokenizerConfig
+from tasks.tokenizer.config import TokenizerConfig
 from training.config import TrainConfig
 
 DEFAULT_RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "default.yaml"

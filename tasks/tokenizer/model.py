@@ -62,15 +62,21 @@ def seal(model: bytes) -> bytes:
     proto = proto_of(model)
     unigram = is_unigram(proto)
     for piece in proto.pieces:
-        if piece.type == Piece.NORMAL:
+        if piece.type in (Piece.NORMAL, Piece.USER_DEFINED):
             piece.piece = piece.piece.replace("\u2581", " ")
+        if piece.type == Piece.NORMAL:
             if unigram:
-                piece.score = max(round(piece.score / SCORE_STEP) * SCORE_STEP, MIN_SCORE)
+                piece.score = round_score(piece.score)
         elif piece.type == Piece.USER_DEFINED and unigram:
             # SentencePiece would score it by a formula that float32 cannot hold; as a normal piece it has our score
             piece.type, piece.score = Piece.NORMAL, SYMBOL_SCORE
     proto.normalizer_spec.escape_whitespaces = False
     return proto.SerializeToString(deterministic=True)
+
+
+def round_score(score: float) -> float:
+    """The nearest score whose sums are exact."""
+    return max(round(score / SCORE_STEP) * SCORE_STEP, MIN_SCORE)
 
 
 def chunks_of(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tasks import sampling
-from tasks.tokenizer.train import OTHER, TokenizerConfig
+from tasks.tokenizer.config import OTHER, TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

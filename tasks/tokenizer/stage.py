@@ -23,10 +23,13 @@ import pyarrow.parquet as pq
 from tasks import sampling
 from tasks.stage import Part, PartResult, PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
+from tasks.store.filesystem import Store
+from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.export import huggingface_files, mismatches
 from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from tasks.tokenizer.prepare import CharCounts, count_characters
 from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
-from tasks.tokenizer.train import TokenizerConfig, train
+from tasks.tokenizer.train import Fitted, fit
 
 NUM_CHECKED = 1000  # documents on which the export must agree
 MAX_MEASURED_CHARS = 1_000_000  # per group: enough for three digits of bytes per token
@@ -35,14 +38,24 @@ log = logging.getLogger(__name__)
 
 
 def count_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> dict[str, Any]:
-    """Characters per language group and slice of the draw."""
+    """Characters per language group and slice of the draw; which ones, as the sidecar characters/<shard>.parquet."""
     histograms: dict[str, list[int]] = {}
+    characters: dict[str, Counter[int]] = {}
     dataset = Dataset.load(payload["dataset"])
     for batch in dataset.batches(payload["shard"], ["id", "text", "language"]):
+        texts: dict[str, list[str]] = {}
         for row in batch.to_pylist():
             value = sampling.draw(config.seed, row["id"])
             group = group_of(row["language"], config.language_shares)
             sampling.count(histograms, group, value, len(row["text"]))
+            texts.setdefault(group, []).append(row["text"])
+        for group, found in texts.items():
+            codes, counts = count_characters(found)
+            characters.setdefault(group, Counter()).update(dict(zip(codes.tolist(), counts.tolist(), strict=True)))
+    rows = [(group, code, n) for group, found in sorted(characters.items()) for code, n in sorted(found.items())]
+    names = [("group", pa.string()), ("code", pa.uint32()), ("count", pa.int64())]
+    columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(names)]
+    writer.table("characters", pa.table(columns, names=[name for name, _ in names]))
     return {"chars": histograms}
 
 
@@ -73,18 +86,20 @@ def run(run: StageRun) -> None:
     sampled = run.parts(sample_part, parts_of(run, "sample", chosen, settings))
 
     run.progress(0, 1, "fitting")
-    rows = list(sample_rows(run, sampled))
-    model = train((text for _, text, times in rows for _ in range(times)), config)
-    files = huggingface_files(model)
-    tokenizer = Tokenizer(model)
+    rows = list(sample_rows(run.store, run.output.folder, sampled))
+    characters = corpus_characters(run.store, run.output.folder, counted)
+    fitted = fit(rows, characters, config, lambda note: run.progress(0, 1, f"fitting: {note}"))
+    tokenizer = fitted.tokenizer
+    files = huggingface_files(tokenizer.model)
     check_export(tokenizer, files, rows, config)
-    run.output.add_file("tokenizer.model", model)
+    run.output.add_file("tokenizer.model", tokenizer.model)
     for name, data in files.items():
         run.output.add_file(f"hf/{name}", data)
     targets = target_chars({group: sum(slices) for group, slices in histograms.items()}, config)
     run.output.facts = {
         "vocab_size": tokenizer.vocab_size,
         "special_ids": {"unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID},
+        **vocabulary_facts(fitted, config),
         "sample": sample_facts(rows, targets),
         "groups": {group: measure(tokenizer, rows, group) for group in targets},
     }
@@ -105,10 +120,32 @@ def parts_of(run: StageRun, step: str, chosen: dict[str, Rate], settings: Any) -
     ]
 
 
-def sample_rows(run: StageRun, sampled: list[PartResult]) -> Iterator[tuple[str, str, int]]:
+def vocabulary_facts(fitted: Fitted, config: TokenizerConfig) -> dict[str, Any]:
+    """What the pieces went to, and the ids of the markers that the documents of a language group begin with."""
+    symbol_id = fitted.tokenizer.processor.piece_to_id
+    return {
+        "vocabulary": fitted.shares,
+        "num_required_characters": fitted.num_characters,
+        "compounds": fitted.compounds,
+        "markers": {group: symbol_id(symbol) for group, symbol in sorted(config.document_markers.items())},
+    }
+
+
+def corpus_characters(store: Store, folder: str, counted: list[PartResult]) -> dict[str, CharCounts]:
+    """How often each character occurs in each group, over all shards."""
+    total: dict[str, Counter[str]] = {}
+    for entry in (entry for result in counted for entry in result.files):
+        with store.open(f"{folder}/{entry.name}") as file:
+            table = pq.read_table(file).to_pydict()
+        for group, code, count in zip(table["group"], table["code"], table["count"], strict=True):
+            total.setdefault(group, Counter())[chr(code)] += count
+    return {group: dict(counts) for group, counts in sorted(total.items())}
+
+
+def sample_rows(store: Store, folder: str, sampled: list[PartResult]) -> Iterator[tuple[str, str, int]]:
     """(group, text, times) of the sample, in the order of the shards."""
     for entry in (entry for result in sampled for entry in result.files):
-        with run.store.open(f"{run.output.folder}/{entry.name}") as file:
+        with store.open(f"{folder}/{entry.name}") as file:
             for batch in pq.ParquetFile(file).iter_batches(batch_size=256, columns=["group", "text", "times"]):
                 for row in batch.to_pylist():
                     yield row["group"], row["text"], row["times"]

@@ -1,93 +1,181 @@
-"""Fit a SentencePiece model to a sample of texts. Same texts in the same order and same config → same bytes.
+"""Fit a tokenizer to a language-balanced sample. Same rows in the same order and same config → same bytes.
 
 Nothing is normalised: no Unicode form is changed, no space is added, taken away or merged, a new line and a tab are
 symbols of their own. What the vocabulary lacks is spelled in UTF-8 bytes. Unigram is the default: it encodes some
-four times as fast as SentencePiece's BPE and its export is exact; BPE trains some ten times as fast.
+four times as fast as SentencePiece's BPE, its export is exact, and its pieces can be chosen by language group
+(tasks/tokenizer/vocabulary.py). BPE trains some ten times as fast; its pieces cannot be chosen, since each is made
+of others, so there the shares are those of the sample, and what became of them is reported.
 
-in    texts               of the sample, in a fixed order
-out   bytes               a sealed model (tasks/tokenizer/model.py)
+in    rows (group, text, times) of the sample, in a fixed order; the characters of the corpus by group
+out   a sealed model (tasks/tokenizer/model.py), and the pieces each group got
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import sentencepiece
 
-from tasks.tokenizer.model import BOS_ID, CHUNKS, CONTROL_PIECES, EOS_ID, PAD_ID, UNK_ID, seal
+from tasks.tokenizer import vocabulary
+from tasks.tokenizer.config import BUILT_IN_SYMBOLS, TokenizerConfig
+from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Piece, Tokenizer, proto_of, seal
+from tasks.tokenizer.prepare import CharCounts, is_allowed, lines_of, required_characters
+from tasks.tokenizer.vocabulary import Row
 
 # Partial sums of the EM steps are added up by thread: another number of threads would give other bytes.
 NUM_THREADS = 4
-BUILT_IN_SYMBOLS = ("\n", "\t")  # SentencePiece keeps a tab out of all pieces, and a line break should cost one token
-NUM_FIXED_PIECES = len(CONTROL_PIECES) + len(BUILT_IN_SYMBOLS) + 256
-OTHER = "other"
+CANDIDATES = 1.5  # times the wanted pieces are fitted first
+LEAST_COVERAGE = 0.98  # of SentencePiece's own choice of characters; ours are required beside it
+NUM_FINAL_ROUNDS = 2  # of counting and scoring, once the pieces are chosen
+WORDS = re.compile(r" ?[A-Za-z\u00c0-\u024f]{4,}")
+MAX_WORD_CHARS = 24
 
 
-def default_language_shares() -> dict[str, float]:
-    return {"zh": 0.45, "en": 0.35, "code": 0.12, OTHER: 0.08}
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A tokenizer, and what its pieces are used for in the sample."""
+
+    tokenizer: Tokenizer
+    shares: dict[str, dict[str, float]]  # of the pieces, by group: num_pieces, share, target
+    compounds: list[str]  # words that became pieces in post-processing
+    num_characters: int  # that must be pieces
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenizerConfig:
-    """Settings of the tokenizer stage."""
-
-    vocab_size: int = 32_000  # all told: control, byte and symbol pieces are part of it
-    model_type: Literal["unigram", "bpe"] = "unigram"
-    sample_chars: int = 10_000_000  # about; fitting takes some 5 s per million on two idle cores (vocab_size 16,000)
-    language_shares: dict[str, float] = field(default_factory=default_language_shares)  # of the sample; "zh": zh-*
-    max_repeats: int = 4  # how often a document of a scarce language may enter the sample
-    user_defined_symbols: tuple[str, ...] = ("<CODE>", "[MED]")  # always one token, wherever they occur
-    character_coverage: float = 0.9995  # the rarest characters beyond it are spelled in bytes
-    split_digits: bool = True  # each digit a token
-    max_piece_chars: int = 16
-    hard_vocab_limit: bool = True  # False: a corpus too small for vocab_size gives a smaller vocabulary (unigram)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        least = NUM_FIXED_PIECES + len(self.user_defined_symbols)
-        if self.vocab_size <= least:
-            raise ValueError(
-                f"vocab_size: expected above {least} (control, byte, symbol pieces), found {self.vocab_size}"
-            )
-        if not 0.9 <= self.character_coverage <= 1:
-            raise ValueError(f"character_coverage: expected 0.9 to 1, found {self.character_coverage}")
-        if self.sample_chars < 1 or self.max_repeats < 1:
-            raise ValueError("sample_chars and max_repeats: expected at least 1")
-        shares = self.language_shares.values()
-        if not shares or min(shares) < 0 or not sum(shares):
-            raise ValueError(f"language_shares: expected shares from 0 up, not all 0, found {self.language_shares}")
-        for symbol in self.user_defined_symbols:
-            if not symbol or symbol in CONTROL_PIECES + BUILT_IN_SYMBOLS or re.search(r"[\u2581\u2585\0]", symbol):
-                raise ValueError(f"user_defined_symbols: {symbol!r} is empty, taken, or holds a reserved character")
-        if self.model_type == "bpe" and not self.hard_vocab_limit:
-            raise ValueError("hard_vocab_limit: false needs model_type unigram; for bpe set a vocab_size that fits")
+def silent(note: str) -> None:
+    """Shows nothing."""
 
 
-def lines_of(texts: Iterable[str]) -> Iterator[str]:
-    """What the trainer sees: lines, the long ones cut. U+2581 would read as a space there, so it ends a line."""
-    for text in texts:
-        for line in text.replace("\u2581", "\n").split("\n"):
-            if line:
-                yield from CHUNKS.findall(line)
+def fit(
+    rows: Sequence[Row],
+    characters: Mapping[str, CharCounts],
+    config: TokenizerConfig,
+    say: Callable[[str], None] = silent,
+) -> Fitted:
+    """All three stages. Raises ValueError when the sample has too little text for `vocab_size`."""
+    groups = sorted({group for group, _, _ in rows})
+    wanted = vocabulary.quotas(groups, config, config.vocab_size)
+    must = required_characters(characters, wanted, config)
+    say("candidates")
+    model = train((text for _, text, times in rows for _ in range(times)), config, "".join(must).replace(" ", ""))
+    if config.model_type == "bpe":
+        tokenizer, compounds = without_disallowed(model, config), list[str]()
+    else:
+        tokenizer, compounds = select(Tokenizer(model), rows, must, config, say)
+        check_size(tokenizer, config)
+    used = vocabulary.usage(tokenizer, rows, groups)
+    shares = vocabulary.realised(used, tokenizer, must, config)
+    return Fitted(tokenizer=tokenizer, shares=shares, compounds=compounds, num_characters=len(must))
 
 
-def train(texts: Iterable[str], config: TokenizerConfig) -> bytes:
-    """A sealed model. Raises ValueError when the texts are too few, or too varied, for `vocab_size`."""
+def without_disallowed(model: bytes, config: TokenizerConfig) -> Tokenizer:
+    """A BPE model without the pieces that mix scripts or are too long; nothing allowed is made of those."""
+    proto = proto_of(model)
+    kept = [p for p in proto.pieces if p.type != Piece.NORMAL or is_allowed(p.piece, config)]
+    del proto.pieces[:]
+    proto.pieces.extend(kept)
+    return Tokenizer(proto.SerializeToString(deterministic=True))
+
+
+def select(
+    tokenizer: Tokenizer, rows: Sequence[Row], must: dict[str, str], config: TokenizerConfig, say: Callable[[str], None]
+) -> tuple[Tokenizer, list[str]]:
+    """The pieces that stay, scored by their use; and the compounds among them."""
+    groups = sorted({group for group, _, _ in rows})
+    pieces = {p: 0.0 for p in vocabulary.learned(tokenizer, config).values() if is_allowed(p, config)}
+    used = vocabulary.usage(tokenizer, rows, groups)
+    sizes = shrinking(len(pieces) + vocabulary.num_fixed(config), config.vocab_size)
+    scores = vocabulary.rescore(tokenizer, used.counts.sum(axis=0), [*pieces, *(c for c in must if c not in pieces)])
+    compounds: list[str] = []
+    for number, size in enumerate([*sizes, config.vocab_size]):
+        say(f"{size:,} pieces")
+        tokenizer = vocabulary.build(tokenizer.model, scores, config)
+        used = vocabulary.usage(tokenizer, rows, groups)
+        if number == len(sizes):  # the vocabulary is as large as wanted: see which frequent words it splits
+            found = find_compounds(tokenizer, rows, config)
+            must, compounds = {**must, **found}, sorted(found)
+        kept = vocabulary.choose(tokenizer, used, must, config, size)
+        scores = vocabulary.rescore(tokenizer, used.counts.sum(axis=0), kept)
+        scores |= {word: start_score(tokenizer, word) for word in compounds}
+    for _ in range(NUM_FINAL_ROUNDS):
+        tokenizer = vocabulary.build(tokenizer.model, scores, config)
+        counts = vocabulary.usage(tokenizer, rows, groups).counts.sum(axis=0)
+        scores = vocabulary.rescore(tokenizer, counts, [piece for piece in scores if piece not in vocabulary.blanks()])
+    return vocabulary.build(tokenizer.model, scores, config), compounds
+
+
+def shrinking(size: int, wanted: int) -> list[int]:
+    """Sizes of the vocabulary from `size` down to `wanted`."""
+    sizes = []
+    while (size := int(size * vocabulary.SHRINK)) > wanted:
+        sizes.append(size)
+    return [*sizes, wanted]
+
+
+def find_compounds(tokenizer: Tokenizer, rows: Iterable[Row], config: TokenizerConfig) -> dict[str, str]:
+    """Word (with the space in front of it, where it mostly has one) → group, of the frequent words that are split.
+
+    The words that would save most tokens as pieces, at most `max_compounds`.
+    """
+    if not config.max_compounds:
+        return {}
+    counts: Counter[str] = Counter()
+    by_group: dict[str, Counter[str]] = {}
+    for group, text, times in rows:
+        found = Counter(word for word in WORDS.findall(text) if len(word) <= MAX_WORD_CHARS)
+        for word, number in found.items():
+            counts[word] += number * times
+            by_group.setdefault(group, Counter())[word] += number * times
+    frequent = sorted(word for word, number in counts.items() if number >= config.compound_min_count)
+    saved = {
+        word: counts[word] * (len(ids) - 1)
+        for word, ids in zip(frequent, tokenizer.encode_batch(frequent), strict=True)
+        if len(ids) > 1 and not any(merge in word for merge in config.forced_merges)
+    }
+    best = sorted(saved, key=lambda word: (-saved[word], word))[: config.max_compounds]
+    return {word: max(sorted(by_group), key=lambda group: by_group[group][word]) for word in best}
+
+
+def start_score(tokenizer: Tokenizer, word: str) -> float:
+    """Just better than the best way to spell `word` so far, so that the next count sees it."""
+    known = tokenizer.processor.piece_to_id(word)
+    if known != UNK_ID:
+        return float(tokenizer.processor.get_score(known))
+    parts = [float(tokenizer.processor.get_score(int(i))) for i in tokenizer.encode(word)]
+    return max(parts) if len(parts) > 1 else parts[0]
+
+
+def check_size(tokenizer: Tokenizer, config: TokenizerConfig) -> None:
+    found = tokenizer.vocab_size
+    if found < config.vocab_size and config.hard_vocab_limit:
+        raise ValueError(
+            f"vocab_size: {config.vocab_size:,} pieces do not exist in the sample; it supports {found:,}. Set "
+            f"vocab_size to at most {found}, feed more text, or set hard_vocab_limit: false (unigram)"
+        )
+
+
+def train(texts: Iterable[str], config: TokenizerConfig, required: str = "") -> bytes:
+    """What SentencePiece makes of `texts`, sealed: of unigram the candidates, of BPE the vocabulary.
+
+    Raises ValueError when the texts are too few, or too varied, for `vocab_size`.
+    """
     out = io.BytesIO()
+    is_bpe = config.model_type == "bpe"
+    symbols = vocabulary.symbol_pieces(config) if is_bpe else config.symbols
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines_of(texts),
             model_writer=out,
-            vocab_size=config.vocab_size,
+            vocab_size=config.vocab_size if is_bpe else int(config.vocab_size * CANDIDATES),
             model_type=config.model_type,
-            character_coverage=config.character_coverage,
+            character_coverage=LEAST_COVERAGE,
+            required_chars=required,
             byte_fallback=True,
-            user_defined_symbols=[*BUILT_IN_SYMBOLS, *config.user_defined_symbols],
-            hard_vocab_limit=config.hard_vocab_limit,
+            user_defined_symbols=[*BUILT_IN_SYMBOLS, *(symbol.replace(" ", "\u2581") for symbol in symbols)],
+            hard_vocab_limit=is_bpe,
             split_digits=config.split_digits,
             max_sentencepiece_length=config.max_piece_chars,
             allow_whitespace_only_pieces=True,  # indentation of code
@@ -118,6 +206,6 @@ def explain(message: str, config: TokenizerConfig) -> str:
     if match := re.search(r"smaller than required_chars.*?(\d+) vs (\d+)", message):
         return (
             f"vocab_size: {config.vocab_size:,} is less than the {int(match[2]):,} pieces that the characters need. "
-            f"Raise it above {match[2]}, or lower character_coverage ({config.character_coverage})"
+            f"Raise it above {match[2]}, or lower max_char_share ({config.max_char_share})"
         )
     return f"SentencePiece could not train on the sample: {message}. Is there any text in the input?"

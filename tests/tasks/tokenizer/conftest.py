@@ -8,36 +8,49 @@ from pathlib import Path
 
 import pytest
 
+from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.model import Tokenizer
-from tasks.tokenizer.train import TokenizerConfig, train
+from tasks.tokenizer.prepare import characters_of
+from tasks.tokenizer.train import Fitted, fit
+from tasks.tokenizer.vocabulary import Row
 
 
 @pytest.fixture(scope="session")
-def texts(shared_data: Path) -> list[str]:
-    """Chinese, English, twenty other languages and program text."""
+def rows(shared_data: Path) -> list[Row]:
+    """Chinese, English, twenty other languages and program text, each with its group."""
     import gzip
 
     import zstandard
 
     mini = shared_data / "corpus" / "mini"
-    found = []
-    for name, open_text in (
-        ("zh-docs.jsonl.zst", zstandard.open),
-        ("en-books.jsonl.gz", gzip.open),
-        ("news.jsonl", open),
+    found: list[Row] = []
+    for name, group, open_text in (
+        ("zh-docs.jsonl.zst", "zh", zstandard.open),
+        ("en-books.jsonl.gz", "en", gzip.open),
+        ("news.jsonl", "other", open),
     ):
         with open_text(mini / name, "rt", encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
-                    found.append(json.loads(line)["text"][:2000])
+                    found.append((group, json.loads(line)["text"][:2000], 1))
                 except (ValueError, KeyError):  # the corpus has broken lines on purpose
                     continue
-    found += [
-        Path(sys.modules[name].__file__ or "").read_text(encoding="utf-8") for name in ("json.decoder", "zipfile")
-    ]
+    for name in ("json.decoder", "zipfile"):
+        found.append(("code", Path(sys.modules[name].__file__ or "").read_text(encoding="utf-8"), 1))
     return found
 
 
+@pytest.fixture(scope="session")
+def texts(rows: list[Row]) -> list[str]:
+    return [text for _, text, _ in rows]
+
+
 @pytest.fixture(scope="session", params=["unigram", "bpe"])
-def tokenizer(request, texts: list[str]) -> Tokenizer:
-    return Tokenizer(train(texts, TokenizerConfig(vocab_size=6000, model_type=request.param)))
+def fitted(request, rows: list[Row]) -> Fitted:
+    config = TokenizerConfig(vocab_size=6000, model_type=request.param, compound_min_count=20, max_compounds=20)
+    return fit(rows, characters_of(rows), config)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(fitted: Fitted) -> Tokenizer:
+    return fitted.tokenizer

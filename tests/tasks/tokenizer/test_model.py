@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.tokenizer.config import BUILT_IN_SYMBOLS
 from tasks.tokenizer.model import CHUNK_CHARS, chunks_of
-from tasks.tokenizer.train import BUILT_IN_SYMBOLS, TokenizerConfig, train
 
 HARD = [
     "",
@@ -69,40 +69,3 @@ def test_chunks_are_short_end_at_lines_and_join_to_the_text():
 def test_a_lone_surrogate_is_an_error_with_advice(tokenizer):
     with pytest.raises(ValueError, match=r"text 1 of 2: .* lone surrogate at character 1"):
         tokenizer.encode_batch(["b", "a\ud800"])
-
-
-def test_the_same_texts_and_config_give_the_same_bytes(texts):
-    config = TokenizerConfig(vocab_size=1200, character_coverage=0.98)
-    some = [text[:500] for text in texts[:60]]
-    assert train(some, config) == train(some, config)
-
-
-def test_a_vocabulary_that_does_not_fit_says_what_to_set():
-    few = ["the cat sat on the mat"] * 20
-    with pytest.raises(ValueError, match=r"vocab_size: 5,000 pieces do not exist .* at most \d+"):
-        train(few, TokenizerConfig(vocab_size=5000))
-    with pytest.raises(ValueError, match=r"vocab_size: 300 is less than the [\d,]+ pieces"):
-        train(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, TokenizerConfig(vocab_size=300))
-    with pytest.raises(ValueError, match="Is there any text"):
-        train([], TokenizerConfig())
-
-
-def test_a_soft_limit_takes_what_there_is():
-    from tasks.tokenizer.model import Tokenizer
-
-    model = train(["the cat sat on the mat"] * 20, TokenizerConfig(vocab_size=5000, hard_vocab_limit=False))
-    assert Tokenizer(model).vocab_size < 5000
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"vocab_size": 100}, "vocab_size: expected above 264"),
-        ({"user_defined_symbols": ("<s>",)}, "user_defined_symbols: '<s>'"),
-        ({"language_shares": {}}, "language_shares"),
-        ({"model_type": "bpe", "hard_vocab_limit": False}, "needs model_type unigram"),
-    ],
-)
-def test_bad_settings_are_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        TokenizerConfig(**settings)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tasks import sampling
+from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
-from tasks.tokenizer.train import TokenizerConfig
 
 SHARES = TokenizerConfig().language_shares
 
