@@ -100,7 +100,9 @@ def test_ctrl_c_keeps_what_was_given(store: Path, danlu: Any) -> None:
     process.stdin.write("r\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
-    while not (store / "reviews").exists() and time.monotonic() < deadline:
+    while (
+        not list((store / "reviews").glob("filter/*.jsonl")) and time.monotonic() < deadline
+    ):  # whole: it is renamed there
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
