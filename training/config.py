@@ -16,11 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-
-def require(ok: bool, key: str, expected: str, found: object, advice: str) -> None:
-    """Raise ValueError naming the key, what was expected and found, and what to do."""
-    if not ok:
-        raise ValueError(f"{key}: expected {expected}, found {found!r}; {advice}")
+from training.data.config import DataConfig
+from training.settings import require
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +73,8 @@ class TrainConfig:
     steps: int = 0
     num_epochs: float = 0.0
     token_budget: int = 0
+
+    data: DataConfig = field(default_factory=DataConfig)  # what is read, in which proportion and order
 
     lr: float = 2e-3
     min_lr_ratio: float = 0.1
@@ -178,6 +177,7 @@ class TrainConfig:
         values = dict(values)
         values["model"] = ModelConfig(**values["model"])
         values["betas"] = tuple(values["betas"])
+        values["data"] = DataConfig.from_dict(values["data"])
         return cls(**values)
 
 
