@@ -2,7 +2,7 @@
 
     run_stage      equal key: return at once, `cached`; else run the stage into the folder its key names
     StageRun       what a stage's `run` is given: config, inputs, output, and `parts` to spread work
-    PartWriter     what a part writes through: outcomes, sidecars, files
+    PartWriter     what a part writes through (part_writer.py)
 
 Work is cut into parts; each has a content key of its own, and its finished files are recorded under
 `parts/<stage>/`. So a killed run resumes at the parts it lacks, and a dataset whose inputs grew by one shard links
@@ -12,13 +12,11 @@ is a pure function of its inputs, and files are named and ordered by part.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import hashlib
 import logging
 import pickle
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -27,21 +25,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tasks.document import Dropped, Kept, Outcome
+from tasks.document import Outcome
+from tasks.part_writer import PartWriter as PartWriter  # re-exported: what a stage's functions are given
 from tasks.settings import key_settings, to_dict
 from tasks.spread import shutdown, spread
 from tasks.store import manifest as manifests
 from tasks.store.account import Account, AccountError
 from tasks.store.dataset import Dataset, current, dataset_folder, set_current
-from tasks.store.filesystem import Store, digest_of, sha256_file
+from tasks.store.filesystem import Store, digest_of
 from tasks.store.keys import content_key, difference
 from tasks.store.manifest import FileEntry, Manifest
-from tasks.store.tables import TableWriter, entry_of, schema_of, to_row
-
-SHARD_BYTES = 64 << 20  # a part rolls to a further shard beyond this much text
 
 log = logging.getLogger(__name__)
 
@@ -102,97 +95,6 @@ class StageResult:
     cached: bool
     seconds: float
     why: list[str]  # what changed since the dataset that was current before; empty when cached
-
-
-class PartWriter:
-    """Writes what one part makes; nothing is visible under its final name before it is whole."""
-
-    def __init__(self, store: Store, folder: str, name: str):
-        self.store, self.folder, self.name = store, folder, name
-        self.shard_bytes = SHARD_BYTES
-        self.account = Account()
-        self.files: list[FileEntry] = []
-        self._stack = contextlib.ExitStack()
-        self._tables: dict[str, tuple[TableWriter, Path]] = {}  # folder of the dataset -> open table
-        self._num_shards = 0
-
-    def put(self, outcome: Outcome) -> None:
-        """Write one outcome and count it."""
-        item = outcome.document if isinstance(outcome, Kept | Dropped) else outcome
-        language = getattr(item, "language", "und")
-        counts = self.account.counts(item.source, language)
-        counts.read += 1
-        if isinstance(outcome, Kept):
-            counts.kept += 1
-            self._write("shards", outcome.document)
-        elif isinstance(outcome, Dropped):
-            counts.dropped[outcome.reason] += 1
-            self._write(f"removed/{outcome.reason}", outcome)
-        else:
-            counts.quarantined[outcome.reason] += 1
-            self._write(f"quarantine/{outcome.reason}", outcome)
-
-    def count_input(self, source: str, language: str, n: int = 1, *, dropped: str | None = None) -> None:
-        """Count records of a stage that writes no outcomes: kept, or dropped for a reason."""
-        counts = self.account.counts(source, language)
-        counts.read += n
-        if dropped is None:
-            counts.kept += n
-        else:
-            counts.dropped[dropped] += n
-
-    def table(self, kind: str, table: pa.Table, role: str = "sidecar") -> None:
-        """Write a table as `<kind>/<part>.parquet`."""
-        name = f"{kind}/{self.name}.parquet"
-        with self.store.temporary(self._path(name)) as path:
-            pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=10_000)
-            self._publish(path, name, role, table.num_rows)
-
-    def file(self, name: str, data: bytes | Path, role: str = "artifact", rows: int = 0) -> None:
-        """Write any other file of the dataset."""
-        with self.store.temporary(self._path(name)) as path:
-            if isinstance(data, bytes):
-                path.write_bytes(data)
-            else:
-                shutil.copyfile(data, path)
-            self._publish(path, name, role, rows)
-
-    def finish(self) -> None:
-        """Publish the tables that are still open."""
-        for kind in sorted(self._tables):
-            self._close(kind)
-
-    def abandon(self) -> None:
-        """Remove what is unpublished."""
-        self._stack.close()
-
-    def _path(self, name: str) -> str:
-        return f"{self.folder}/{name}"
-
-    def _write(self, kind: str, item: Any) -> None:
-        if kind not in self._tables:
-            path = self._stack.enter_context(self.store.temporary(self._path(f"{kind}/x")))
-            self._tables[kind] = (TableWriter(path, schema_of(item)), path)
-        table, _ = self._tables[kind]
-        table.write(to_row(item))
-        if kind == "shards" and table.bytes >= self.shard_bytes:
-            self._close(kind)
-
-    def _close(self, kind: str) -> None:
-        table, path = self._tables.pop(kind)
-        table.close()
-        name = f"{kind}/{self.name}.parquet"
-        if kind == "shards":
-            if self._num_shards:
-                name = f"{kind}/{self.name}~{self._num_shards:04d}.parquet"
-            self._num_shards += 1
-        role = {"shards": "shard", "removed": "removed", "quarantine": "quarantine"}[kind.split("/")[0]]
-        self._publish(path, name, role, table.rows)
-
-    def _publish(self, path: Path, name: str, role: str, rows: int) -> None:
-        entry = entry_of(path, name, role, rows, sha256_file(path))
-        self.store.publish(path, self._path(name))
-        self.files.append(entry)
 
 
 @dataclass(kw_only=True)

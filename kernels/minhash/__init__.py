@@ -7,11 +7,19 @@ from kernels.minhash.reference import is_unspaced, permutations, split_units
 logger = logging.getLogger(__name__)
 
 try:
-    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, sign, sign_codes
+    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, shingle_sets, sign, sign_codes
 
     IMPLEMENTATION = "numba"
 except ImportError as error:
-    from kernels.minhash.reference import agreement, jaccard, shingle_hashes, shingle_set, sign, sign_codes
+    from kernels.minhash.reference import (
+        agreement,
+        jaccard,
+        shingle_hashes,
+        shingle_set,
+        shingle_sets,
+        sign,
+        sign_codes,
+    )
 
     IMPLEMENTATION = "reference"
     logger.warning("MinHash runs in plain Python, some hundred times slower: Numba cannot be imported (%s)", error)
@@ -24,6 +32,7 @@ __all__ = [
     "permutations",
     "shingle_hashes",
     "shingle_set",
+    "shingle_sets",
     "sign",
     "sign_codes",
     "split_units",

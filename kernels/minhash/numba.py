@@ -117,6 +117,21 @@ def _sign(codes, offsets, table, size, top, a, b, cap):
 
 
 @compiled
+def _all_hashes(codes, offsets, table, size, top):
+    """Shingle hashes of all documents, and where in them those of each begin and end, int64 [D, 2]."""
+    hashes = np.empty(offsets[-1] - offsets[0] + 1, dtype=np.uint64)
+    bounds = np.empty((len(offsets) - 1, 2), dtype=np.int64)
+    units = np.empty(size, dtype=np.uint64)
+    num = 0
+    for d in range(len(offsets) - 1):
+        document = codes[offsets[d] : offsets[d + 1]]
+        bounds[d, 0] = num
+        num += _hash_shingles(document, table, _is_unspaced(document, table), size, top, units, hashes[num:])
+        bounds[d, 1] = num
+    return hashes, bounds
+
+
+@compiled
 def _shared(left, right):
     """Size of the intersection of two sorted distinct arrays."""
     i, j, shared = 0, 0, 0
@@ -178,10 +193,20 @@ def shingle_hashes(text: str, size: int, by_character: bool | None = None) -> np
 
 def shingle_set(text: str, size: int) -> np.ndarray:
     """uint64, sorted, distinct: the set that true Jaccard is computed on."""
-    hashes = np.sort(shingle_hashes(text, size))
-    first = np.ones(len(hashes), dtype=bool)
-    np.not_equal(hashes[1:], hashes[:-1], out=first[1:])
-    return hashes[first]  # what np.unique gives, which hashes first: 3 to 6 times slower here
+    return _sorted_distinct(shingle_hashes(text, size))
+
+
+def shingle_sets(codes: np.ndarray, offsets: np.ndarray, size: int) -> list[np.ndarray]:
+    """`shingle_set` of texts given as code points uint32 [C], bounded by `offsets` int64 [D + 1]."""
+    hashes, bounds = _all_hashes(codes, offsets, classes(), size, _top(size))
+    return [_sorted_distinct(hashes[start:stop]) for start, stop in bounds.tolist()]
+
+
+def _sorted_distinct(hashes: np.ndarray) -> np.ndarray:
+    ordered = np.sort(hashes)
+    first = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]  # what np.unique gives, which hashes first: 3 to 6 times slower here
 
 
 def jaccard(left: np.ndarray, right: np.ndarray) -> float:

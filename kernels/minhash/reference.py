@@ -118,6 +118,11 @@ def sign_codes(
     return sign(texts, size, a, b, cap)
 
 
+def shingle_sets(codes: np.ndarray, offsets: np.ndarray, size: int) -> list[np.ndarray]:
+    """`shingle_set` of texts given as code points uint32 [C], bounded by `offsets` int64 [D + 1]."""
+    return [shingle_set("".join(map(chr, codes[start:stop])), size) for start, stop in itertools.pairwise(offsets)]
+
+
 def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     """|A and B| / |A or B| of two sorted distinct arrays; 0.0 when both are empty (nothing to compare)."""
     shared = len(np.intersect1d(left, right, assume_unique=True))

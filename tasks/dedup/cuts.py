@@ -44,9 +44,9 @@ def whole_evidence(documents: Catalogue, removals: Removals) -> dict[int, dict[s
 def cuts_by_shard(documents: Catalogue, removals: Removals) -> dict[str, Cuts]:
     """Shard stem -> the cuts of its documents."""
     by_shard: dict[str, Cuts] = {}
-    for record, holder in zip(removals.records, removals.holders, strict=True):
-        index = int(record["document"])
-        shard = documents.shard_names[documents.shards[index]]
+    places = documents.shard_of(removals.records["document"].astype(np.int64)).tolist()
+    for record, holder, place in zip(removals.records, removals.holders, places, strict=True):
+        index, shard = int(record["document"]), documents.shard_names[place]
         digest = f"{int(record['high']):016x}{int(record['low']):016x}"
         span = [int(record["start"]), int(record["end"]), documents.id(int(holder)), digest]
         by_shard.setdefault(shard, {}).setdefault(documents.id(index), []).append(span)

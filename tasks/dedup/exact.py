@@ -86,7 +86,9 @@ def run(run: StageRun) -> None:
     config: ExactConfig = run.config
     results = run.parts(hash_shard, sidecars.shard_parts(run, "hash", settings={}))
     names = [shard.stem for shard in run.input.shards]
-    documents = survivors.catalogue(names, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
+    documents = survivors.catalogue(
+        names, sidecars.read_sidecars(run, results, ["id", "source", "length"]), run.scratch()
+    )
     rank = documents.rank(config.source_priority)
     parts = [_as_uint64(table["hash"]) for table in sidecars.read_sidecars(run, results, ["hash"])]
     hashes = np.concatenate([*parts, np.empty((0, 2), dtype=np.uint64)])
@@ -168,8 +170,8 @@ def _shared_paragraphs(
     spilled = shared_paragraphs.SpilledParagraphs(run.scratch(), sum(r.files[0].rows for r in results))
     stays = np.ones(len(documents), dtype=bool)
     stays[list(dropped)] = False
-    first = np.searchsorted(documents.shards, np.arange(len(results)))
-    for start, table in zip(first, sidecars.read_sidecars(run, results, ["row", "start", "end", "hash"]), strict=True):
+    tables = sidecars.read_sidecars(run, results, ["row", "start", "end", "hash"])
+    for start, table in zip(documents.starts[:-1], tables, strict=True):
         records = shared_paragraphs.records_of(table, int(start))
         spilled.add(records[stays[records["document"]]])
     return shared_paragraphs.find_removals(spilled, rank, documents.lengths, config)

@@ -15,17 +15,19 @@ row where a shard changed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tasks.dedup.index import Index, as_digests, as_ids, map_band
-from tasks.dedup.lsh import Bands, tied
+from tasks.dedup.index import Index, as_digests, as_ids
+from tasks.dedup.lsh import Bands, sort_unique, tied
 from tasks.dedup.survivors import Catalogue
 
-CHUNK = 1 << 20  # documents of a band that are merged at once: 12 MiB and the sort's copies
+CHUNK = 1 << 16  # documents of a band that are merged at once
+NO_KEYS, NO_NUMBERS = np.empty(0, np.uint64), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +89,30 @@ def grow_bands(
     """
     met = [np.empty(0, dtype=np.int64)]
     for band in range(spilled.bands):
-        keys, numbers = spilled.sorted(band)
-        old = band_of(band)
-        at = np.searchsorted(old[0], keys)
-        at = at[at < len(old[0])] if len(at) else at
-        hit = old[0][at] == keys[: len(at)]  # keys ascend, so what lies beyond the end is at the end
-        met.append(np.unique(old[1][at[hit]]).astype(np.int64))
-        target = map_band(folder / f"band-{band:03d}.bin", "w+", num_comparable)
-        start = 0
-        for merged_keys, merged_numbers in merged(old[0], old[1], matched.places, keys, numbers):
-            stop = start + len(merged_keys)
-            target[0][start:stop], target[1][start:stop] = merged_keys, merged_numbers
-            start = stop
+        old, path = band_of(band), folder / f"band-{band:03d}.bin"
+        start, begin = 0, 0
+        with open(path, "wb") as key_file, open(path, "r+b") as number_file:
+            number_file.seek(8 * num_comparable)
+            for keys, numbers in itertools.chain(spilled.sorted(band), [(NO_KEYS, NO_NUMBERS)]):
+                end = int(np.searchsorted(old[0], keys[-1], side="right")) if len(keys) else len(old[0])
+                met.append(_met(old[0][begin:end], old[1][begin:end], keys))
+                parts = merged(old[0][begin:end], old[1][begin:end], matched.places, keys, numbers)
+                for merged_keys, merged_numbers in parts:
+                    key_file.write(np.ascontiguousarray(merged_keys, "<u8").data)
+                    number_file.write(merged_numbers.astype("<u4").data)
+                    start += len(merged_keys)
+                begin = end
         if start != num_comparable:
             raise AssertionError(f"band {band} holds {start:,} documents, not {num_comparable:,}")
-    return np.unique(np.concatenate(met))
+    return sort_unique(np.concatenate(met))
+
+
+def _met(old_keys: np.ndarray, old_numbers: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The first old document of each bucket that one of `keys` (ascending) falls in."""
+    at = np.searchsorted(old_keys, keys)
+    at = at[at < len(old_keys)]
+    hit = old_keys[at] == keys[: len(at)]  # keys ascend, so what lies beyond the end is at the end
+    return sort_unique(old_numbers[at[hit]].astype(np.int64))
 
 
 def merged(
@@ -153,29 +164,41 @@ def affected(matched: Match, components: np.ndarray, met: np.ndarray) -> np.ndar
 
 def connect(spilled: Bands, members: np.ndarray) -> np.ndarray:
     """int64 [len(members)]: the component of each of `members` (ascending numbers), named by its lowest number."""
+    shared = np.zeros(int(members[-1]) + 1 if len(members) else 0, dtype=bool)
+    for band in range(spilled.bands):
+        for _, numbers in spilled.shared(band):
+            shared[numbers] = True
+    nodes = np.flatnonzero(shared)  # who shares a bucket with another; all others are components of their own
+    labels = np.arange(len(nodes))  # each names a component by the lowest place in it
+    for band in range(spilled.bands):
+        for keys, numbers in spilled.sorted(band):
+            labels = _joined(labels, keys, np.searchsorted(nodes, numbers))
+    named = members.copy()
+    named[np.searchsorted(members, nodes)] = nodes[labels]
+    return named
+
+
+def _joined(labels: np.ndarray, keys: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """`labels` once the buckets of ascending `keys` have joined what they hold; `places` of the entries in `labels`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    labels = np.arange(len(members))  # each names a component by the lowest place in it
-    for band in range(spilled.bands):
-        keys, numbers = spilled.sorted(band)
-        places = tied(keys)
-        first = np.ones(len(places), dtype=bool)
-        first[1:] = keys[places[1:]] != keys[places[:-1]]
-        of_bucket = labels[np.searchsorted(members, numbers[places])]
-        leader = of_bucket[np.maximum.accumulate(np.where(first, np.arange(len(places)), 0))]
-        apart = of_bucket != leader
-        if not apart.any():
-            continue
-        nodes, edges = np.unique(np.stack([of_bucket[apart], leader[apart]]), return_inverse=True)
-        edges = edges.reshape(2, -1)
-        graph = coo_array((np.ones(edges.shape[1], dtype=bool), (edges[0], edges[1])), shape=(len(nodes), len(nodes)))
-        _, joined = connected_components(graph, directed=False)
-        _, named = np.unique(joined, return_index=True)  # nodes ascend, so the first of a component is its lowest
-        names = np.arange(len(members))
-        names[nodes] = nodes[named[joined]]
-        labels = names[labels]
-    return members[labels]
+    first = np.ones(len(keys), dtype=bool)
+    first[1:] = keys[1:] != keys[:-1]
+    of_bucket = labels[places]
+    leader = of_bucket[np.maximum.accumulate(np.where(first, np.arange(len(places)), 0))]
+    apart = of_bucket != leader
+    if not apart.any():
+        return labels
+    ends = np.stack([of_bucket[apart], leader[apart]])
+    nodes = sort_unique(ends.ravel())
+    edges = np.searchsorted(nodes, ends)
+    graph = coo_array((np.ones(edges.shape[1], dtype=bool), (edges[0], edges[1])), shape=(len(nodes), len(nodes)))
+    _, joined = connected_components(graph, directed=False)
+    _, named = np.unique(joined, return_index=True)  # nodes ascend, so the first of a component is its lowest
+    names = np.arange(len(labels))
+    names[nodes] = nodes[named[joined]]
+    return names[labels]
 
 
 def components(

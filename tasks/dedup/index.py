@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ DECISIONS = pa.schema(
     [("document", pa.uint32()), ("kept", pa.uint32()), ("similarity", pa.float64()), ("estimated", pa.float64())]
 )
 MAX_DOCUMENTS = 1 << 32
+BATCH_DOCUMENTS = 1 << 16  # rows of `documents` written at once: 3 MiB
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # odd: 2^64 / golden ratio
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,18 @@ def fixed_bytes(values: np.ndarray, width: int) -> pa.FixedSizeBinaryArray:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), values.nbytes // width, [None, buffer])
 
 
+def document_batches(ids: np.ndarray, digests: np.ndarray, components: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The rows of `documents.parquet`, in order."""
+    for start in range(0, len(ids), BATCH_DOCUMENTS):
+        some = slice(start, start + BATCH_DOCUMENTS)
+        columns = [
+            fixed_bytes(ids[some], ID_BYTES),
+            fixed_bytes(digests[some], DIGEST_BYTES),
+            pa.array(components[some].astype(np.uint32)),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=DOCUMENTS)
+
+
 def as_digests(column: pa.ChunkedArray) -> np.ndarray:
     """uint64 [N, 2] of a binary(16) column."""
     return _bytes_of(column, DIGEST_BYTES).view("<u8").reshape(-1, 2)
@@ -204,15 +217,21 @@ def write(
     output: DatasetBuilder,
     *,
     header: dict[str, Any],
-    documents: pa.Table,
+    documents: Iterator[pa.RecordBatch],
     decisions: pa.Table,
     pairs: Pairs,
     bands: Sequence[Path],
     scratch: Path,
 ) -> int:
     """Add the index to the dataset being made; returns its bytes."""
-    for name, table in (("documents", documents), ("decisions", decisions)):
-        pq.write_table(table, scratch / f"{name}.parquet", compression="zstd", use_dictionary=False)
+    for name, schema, batches in (
+        ("documents", DOCUMENTS, documents),
+        ("decisions", DECISIONS, iter(decisions.to_batches())),
+    ):
+        path = scratch / f"{name}.parquet"
+        with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
     with open(scratch / "pairs.bin", "wb") as file:
         for column in (pairs.first, pairs.second, pairs.jaccard):
             column.tofile(file)

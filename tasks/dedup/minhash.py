@@ -13,6 +13,8 @@ A run leaves an index (`index.py`), and the next compares new documents alone wi
 keeps and removes what one run over everything would, with the same evidence, given the same `source_priority`: so a
 new document that ranks before an old survivor displaces it.
 
+The signatures of a shard lie in `signatures/<part>.u32`: uint32 [documents, num_perm], little-endian, row by row.
+
 in    Document
 out   Document            a subset, order kept; the rest is `minhash_duplicate` with kept_id, similarity, estimated
 ref   Broder 1997; Lee et al. 2022, arXiv:2107.06499, section 4.2
@@ -20,7 +22,6 @@ ref   Broder 1997; Lee et al. 2022, arXiv:2107.06499, section 4.2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
@@ -34,10 +35,19 @@ from tasks.dedup import sidecars, survivors
 from tasks.dedup.index import DIGEST_BYTES, fixed_bytes
 from tasks.dedup.night import Night
 from tasks.dedup.normalise import fuzzy_codes
-from tasks.document import Document, Outcome
+from tasks.dedup.removal import drop_documents
 from tasks.stage import PartWriter, Stage, StageRun
 
 REASON = "minhash_duplicate"
+SIGNED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("length", pa.int64()),
+        ("digest", pa.binary(DIGEST_BYTES)),  # of the text as it is
+        ("comparable", pa.bool_()),  # has min_shingles distinct shingles
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,20 +76,21 @@ class MinHashConfig:
 
 
 def sign_shard(payload: dict, config: MinHashConfig, writer: PartWriter) -> None:
-    """Step "sign": the sidecar `signatures` of one shard."""
+    """Step "sign": the sidecar `signatures` of one shard, and the signatures themselves in a matrix file."""
     a, b = minhash.permutations(config.num_perm, config.seed)
-    schema = signature_schema(config.num_perm)
-    signed = []
+    described, signed = [], [b""]
     for batch in sidecars.shard_batches(payload, ["id", "source", "text"]):
         texts = batch["text"]
         signatures, _, distinct = minhash.sign_codes(
             *fuzzy_codes(texts), config.shingle_size, a, b, cap=config.min_shingles
         )
-        values = pa.FixedSizeListArray.from_arrays(pa.array(signatures.ravel()), config.num_perm)
         lengths, comparable = pc.utf8_length(texts).cast(pa.int64()), pa.array(distinct >= config.min_shingles)
-        columns = [batch["id"], batch["source"], lengths, text_digests(texts), comparable, values]
-        signed.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-    sidecars.write_sidecar(writer, "signatures", schema, signed)
+        columns = [batch["id"], batch["source"], lengths, text_digests(texts), comparable]
+        described.append(pa.RecordBatch.from_arrays(columns, schema=SIGNED))
+        signed.append(signatures.astype("<u4", copy=False).tobytes())
+    writer.table("signatures", pa.Table.from_batches(described, schema=SIGNED), dictionary=["source"])
+    name, rows = f"signatures/{writer.name}{sidecars.MATRIX}", sum(batch.num_rows for batch in described)
+    writer.file(name, b"".join(signed), role="sidecar", rows=rows)
 
 
 def text_digests(texts: pa.Array) -> pa.Array:
@@ -94,36 +105,21 @@ def text_digests(texts: pa.Array) -> pa.Array:
     return fixed_bytes(np.frombuffer(digests, np.uint8), DIGEST_BYTES)
 
 
-def signature_schema(num_perm: int) -> pa.Schema:
-    return pa.schema(
-        [
-            ("id", pa.string()),
-            ("source", pa.string()),
-            ("length", pa.int64()),
-            ("digest", pa.binary(DIGEST_BYTES)),  # of the text as it is
-            ("comparable", pa.bool_()),  # has min_shingles distinct shingles
-            ("signature", pa.list_(pa.uint32(), num_perm)),
-        ]
-    )
-
-
-def process(documents: Iterator[Document], config: MinHashConfig, decided: dict | None) -> Iterator[Outcome]:
-    return survivors.apply(documents, decided, REASON)
-
-
 def run(run: StageRun) -> None:
     config: MinHashConfig = run.config
     settings = {name: getattr(config, name) for name in ("shingle_size", "min_shingles", "num_perm", "seed")}
     results = run.parts(sign_shard, sidecars.shard_parts(run, "sign", settings))
     names = [shard.stem for shard in run.input.shards]
-    documents = survivors.catalogue(names, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
+    documents = survivors.catalogue(
+        names, sidecars.read_sidecars(run, results, ["id", "source", "length"]), run.scratch()
+    )
     night = Night(run, results, documents)
     decided = night.decisions()
     survivors.guard_sources(
-        documents, decided.documents.tolist(), config.max_source_loss, config.min_source_documents, "minhash_dedup"
+        documents, decided.documents, config.max_source_loss, config.min_source_documents, "minhash_dedup"
     )
     run.output.facts["index"]["bytes"] = night.write_index(decided)
-    run.map_shards(process, survivors.decisions(documents, decided.evidence(documents)))
+    drop_documents(run, documents, decided.documents, decided.evidence(documents), REASON)
 
 
 STAGE = Stage(

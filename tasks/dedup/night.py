@@ -20,7 +20,7 @@ import pyarrow as pa
 from tasks.dedup import incremental, index, rounds, sidecars
 from tasks.dedup.lsh import Bands, bands_and_rows
 from tasks.dedup.rounds import Decided, Signatures
-from tasks.dedup.survivors import Catalogue
+from tasks.dedup.survivors import Catalogue, OnDisk
 from tasks.stage import PartResult, StageRun
 from tasks.store.filesystem import digest_of
 from tasks.store.keys import code_version
@@ -47,9 +47,11 @@ class Night:
         self.run, self.results, self.documents, self.config = run, results, documents, run.config
         if len(documents) >= index.MAX_DOCUMENTS:
             raise ValueError(f"{run.stage.name}: {len(documents):,} documents; an index numbers at most 2^32")
-        tables = list(sidecars.read_sidecars(run, results, ["digest", "comparable"]))
-        self.digests = np.concatenate([np.empty((0, 2), np.uint64), *(index.as_digests(t["digest"]) for t in tables)])
-        self.comparable = np.concatenate([np.empty(0, bool), *(t["comparable"].to_numpy() for t in tables)])
+        digests, comparable = OnDisk(run.scratch(), "digests", "<u8", 2), [np.empty(0, bool)]
+        for table in sidecars.read_sidecars(run, results, ["digest", "comparable"]):
+            digests.append(index.as_digests(table["digest"]))
+            comparable.append(table["comparable"].to_numpy())
+        self.digests, self.comparable = digests.array(), np.concatenate(comparable)
         self.shards = [(shard.sha256, shard.rows) for shard in run.input.shards]
         self.header: dict[str, Any] = {
             "settings": settings(self.config, run.stage.module),
@@ -77,16 +79,17 @@ class Night:
         """Who goes, for whom, and why; facts say how much work it took."""
         config, facts = self.config, self.run.output.facts
         bands, rows = bands_and_rows(config.threshold, config.num_perm, config.false_negative_weight)
-        spilled, signatures = Bands(self.run.scratch(), bands, rows), Signatures(self.run.scratch(), config.num_perm)
+        spilled = Bands(self.run.scratch(), bands, rows)
+        signatures = Signatures(self.run, self.results, self.documents, config.num_perm)
         self.folder = self.run.scratch()
         new = self.matched.origins < 0
-        self._spill(np.flatnonzero(new & self.comparable), spilled, signatures)
+        _spill(np.flatnonzero(new & self.comparable), spilled, signatures)
         band_of = self.index.band if self.index else incremental.no_band
         met = incremental.grow_bands(band_of, self.matched, spilled, int(self.comparable.sum()), self.folder)
         self.bands = sorted(self.folder.glob("band-*.bin"))
         before = self._components_before()
         chosen = incremental.affected(self.matched, before, met)
-        self._spill(np.flatnonzero(chosen & ~new & self.comparable), spilled, signatures)
+        _spill(np.flatnonzero(chosen & ~new & self.comparable), spilled, signatures)
         members = np.flatnonzero(chosen & self.comparable)
         self.components = incremental.components(self.matched, before, chosen, members, spilled)
         facts.update(
@@ -106,13 +109,6 @@ class Night:
         self.pairs = rounds.KnownPairs(self.run, self.documents, self.digests, self.known, new)
         return self.pairs
 
-    def _spill(self, numbers: np.ndarray, spilled: Bands, signatures: Signatures) -> None:
-        """Band keys and signatures of some documents, from their sidecars."""
-        for some, column in sidecars.rows_of(self.run, self.results, self.documents, numbers, "signature"):
-            values = column.combine_chunks().flatten().to_numpy().reshape(-1, self.config.num_perm)
-            spilled.add(some, values)
-            signatures.add(some, values)
-
     def _components_before(self) -> np.ndarray:
         if self.index is None:
             return np.empty(0, dtype=np.int64)
@@ -130,17 +126,20 @@ class Night:
 
     def write_index(self, decided: Decided) -> int:
         """Leave the index for the next run; returns its bytes."""
-        ids = index.fixed_bytes(self.documents.ids, index.ID_BYTES)
-        digests = index.fixed_bytes(self.digests, index.DIGEST_BYTES)
-        columns = [ids, digests, pa.array(self.components.astype(np.uint32))]
         arrays = (decided.documents, decided.kept, decided.similarity, decided.estimated)
         typed = [pa.array(a).cast(f.type) for a, f in zip(arrays, index.DECISIONS, strict=True)]
         return index.write(
             self.run.output,
             header=self.header,
-            documents=pa.Table.from_arrays(columns, schema=index.DOCUMENTS),
+            documents=index.document_batches(self.documents.ids, self.digests, self.components),
             decisions=pa.Table.from_arrays(typed, schema=index.DECISIONS),
             pairs=self.pairs.all(),
             bands=self.bands,
             scratch=self.folder,
         )
+
+
+def _spill(numbers: np.ndarray, spilled: Bands, signatures: Signatures) -> None:
+    """Band keys of some documents, from their signatures."""
+    for some, values in signatures.rows(numbers):
+        spilled.add(some, values)

@@ -3,18 +3,20 @@ largest buckets need. Pairs whose Jaccard is known from before are not read agai
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kernels import minhash
-from tasks.dedup import verify
+from tasks.dedup import sidecars, verify
 from tasks.dedup.index import Pairs, pair_keys
-from tasks.dedup.lsh import Bands
-from tasks.dedup.survivors import Catalogue, greedy
-from tasks.stage import StageRun
+from tasks.dedup.lsh import Bands, sort_unique
+from tasks.dedup.survivors import Catalogue, elect
+from tasks.stage import PartResult, StageRun
+
+PROPOSED = 1 << 19  # proposals gathered before they are screened: 4 MiB
+SCREENED = 1 << 14  # pairs screened at once: up to 16 MiB of signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,45 +38,34 @@ class Decided:
         rest = ((self.kept, other.kept), (self.similarity, other.similarity), (self.estimated, other.estimated))
         return Decided(documents[order], *(np.concatenate(both)[order] for both in rest))
 
-    def evidence(self, documents: Catalogue) -> dict[int, dict[str, Any]]:
-        """What is stored with each document that goes."""
+    def evidence(self, documents: Catalogue) -> dict[str, np.ndarray]:
+        """What is stored with each document that goes, as columns."""
         return {
-            int(document): {
-                "kept_id": documents.id(int(kept)),
-                "similarity": round(float(similarity), 6),
-                "estimated": round(float(estimated), 6),
-            }
-            for document, kept, similarity, estimated in zip(
-                self.documents, self.kept, self.similarity, self.estimated, strict=True
-            )
+            "kept_id": documents.ids[self.kept],
+            "similarity": self.similarity,
+            "estimated": self.estimated,
         }
 
 
 class Signatures:
-    """Signatures of some documents in a local file: 4 bytes a value, read where a pair needs them."""
+    """The signatures of the documents, in the files that the parts wrote; read where pairs need them."""
 
-    def __init__(self, folder: Path, num_perm: int):
-        self.path, self.num_perm = folder / "signatures.u32", num_perm
-        self._numbers: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
+    def __init__(self, run: StageRun, results: Sequence[PartResult], documents: Catalogue, num_perm: int):
+        self.run, self.results, self.documents, self.num_perm = run, results, documents, num_perm
 
-    def add(self, numbers: np.ndarray, values: np.ndarray) -> None:
-        with open(self.path, "ab") as file:
-            values.tofile(file)
-        self._numbers.append(numbers)
-
-    def close(self) -> None:
-        """No more are added."""
-        numbers = np.concatenate(self._numbers)
-        self.order = np.argsort(numbers)
-        self.numbers = numbers[self.order]
-        shape = (len(numbers), self.num_perm)
-        self.values = np.memmap(self.path, np.uint32, "r", shape=shape) if len(numbers) else np.empty(shape, np.uint32)
+    def rows(self, numbers: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(numbers, signatures uint32 [M, P]) of some documents (ascending numbers), a few MiB at a time."""
+        yield from sidecars.matrix_rows(self.run, self.results, self.documents, numbers, self.num_perm)
 
     def agreement(self, pairs: np.ndarray) -> np.ndarray:
-        """float32 [M]: the estimated Jaccard of pairs of numbers int64 [M, 2]."""
-        if not len(pairs):
-            return np.empty(0, dtype=np.float32)
-        return minhash.agreement(self.values, self.order[np.searchsorted(self.numbers, pairs)])
+        """float32 [M]: the estimated Jaccard of pairs of numbers int64 [M, 2]; cheapest for pairs in order."""
+        estimated = np.empty(len(pairs), dtype=np.float32)
+        for start in range(0, len(pairs), SCREENED):
+            some = pairs[start : start + SCREENED]
+            members = sort_unique(some.ravel())
+            values = np.concatenate([values for _, values in self.rows(members)])
+            estimated[start : start + SCREENED] = minhash.agreement(values, np.searchsorted(members, some))
+        return estimated
 
 
 class KnownPairs:
@@ -111,27 +102,24 @@ def find_duplicates(
 ) -> Decided:
     """Who goes among the documents whose bands are spilled."""
     config = run.config
-    rank, num = documents.rank(config.source_priority), max(len(documents), 1)
-    signatures.close()
+    rank = documents.rank(config.source_priority, _sharing(spilled, len(documents)))
     gone = np.zeros(len(documents), dtype=bool)
     seen = np.empty(0, dtype=np.int64)  # pairs already compared, as better * N + worse
-    similar: dict[tuple[int, int], float] = {}
-    proposed, number = 0, 0
+    similar, values = np.empty(0, dtype=np.int64), np.empty(0)  # those of them that are duplicates, ascending
+    num, proposed, number = max(len(documents), 1), 0, 0
+    least = config.threshold - config.estimate_margin
     while spilled.left:
         likely = [seen[:0]]
-        for candidates in spilled.round(rank, gone):
-            proposed += len(candidates)
-            near = signatures.agreement(candidates) >= config.threshold - config.estimate_margin
-            likely.append(np.unique(candidates[near, 0] * num + candidates[near, 1]))
-        keys = np.setdiff1d(np.unique(np.concatenate(likely)), seen, assume_unique=True)
-        asked = np.stack(np.divmod(keys, num), axis=1)
-        values = pairs.jaccard(asked)
-        alike = values >= config.threshold
-        for better, worse, value in zip(*asked[alike].T.tolist(), values[alike].tolist(), strict=True):
-            similar[better, worse] = value
-        seen = np.union1d(seen, keys)
-        dropped, _ = greedy(list(similar), rank, spilled.unsettled)
-        gone[list(dropped)] = True
+        for keys, count in _proposals(spilled.round(rank, gone), num):
+            proposed += count
+            likely.append(keys[signatures.agreement(_pairs(keys, num)) >= least])
+        keys = np.setdiff1d(sort_unique(np.concatenate(likely)), seen, assume_unique=True)
+        found = pairs.jaccard(_pairs(keys, num))
+        alike = found >= config.threshold
+        similar, values = np.concatenate([similar, keys[alike]]), np.concatenate([values, found[alike]])
+        seen = np.sort(np.concatenate([seen, keys]))
+        dropped, _, _ = elect(_pairs(similar, num), rank, spilled.unsettled)
+        gone[dropped] = True
         number += 1
     run.output.facts.update(
         pairs_proposed=proposed,
@@ -141,8 +129,36 @@ def find_duplicates(
         pairs_similar=len(similar),
         rounds=number,
     )
-    dropped, _ = greedy(list(similar), rank, np.zeros(len(documents), dtype=bool))
-    chosen = np.array(sorted((worse, better) for worse, better in dropped.items()), dtype=np.int64).reshape(-1, 2)
-    values = np.array([similar[better, worse] for worse, better in chosen.tolist()], dtype=np.float64)
-    estimated = signatures.agreement(chosen[:, ::-1]).astype(np.float64)
-    return Decided(chosen[:, 0], chosen[:, 1], values, estimated)
+    dropped, kept, _ = elect(_pairs(similar, num), rank, np.zeros(len(documents), dtype=bool))
+    order, by_key = np.argsort(dropped), np.argsort(similar)
+    dropped, kept = dropped[order], kept[order]
+    values = values[by_key][np.searchsorted(similar[by_key], kept * num + dropped)]
+    estimated = signatures.agreement(np.stack([kept, dropped], axis=1)).astype(np.float64)
+    return Decided(dropped, kept, values, estimated)
+
+
+def _pairs(keys: np.ndarray, num: int) -> np.ndarray:
+    """int64 [M, 2] (better, worse) of pairs as better * num + worse."""
+    return np.stack(np.divmod(keys, num), axis=1)
+
+
+def _sharing(spilled: Bands, num: int) -> np.ndarray:
+    """The documents, ascending, that share a bucket with another."""
+    shared = np.zeros(num, dtype=bool)
+    for band in range(spilled.bands):
+        for _, numbers in spilled.shared(band):
+            shared[numbers] = True
+    return np.flatnonzero(shared)
+
+
+def _proposals(candidates: Iterator[np.ndarray], num: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Distinct pairs as keys, ascending, and how many proposals they stand for: several bands propose the same."""
+    pending, count = list[np.ndarray](), 0
+    for pairs in candidates:
+        pending.append(sort_unique(pairs[:, 0] * num + pairs[:, 1]))
+        count += len(pairs)
+        if sum(map(len, pending)) >= PROPOSED:
+            yield sort_unique(np.concatenate(pending)), count
+            pending, count = [], 0
+    if pending:
+        yield sort_unique(np.concatenate(pending)), count

@@ -9,9 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.dedup.lsh import sort_unique
 from tasks.dedup.survivors import Catalogue
 from tasks.stage import Part, PartResult, PartWriter, StageRun
 from tasks.store.dataset import Dataset
+
+MATRIX = ".u32"  # ends the name of a file of uint32 rows, little-endian, one row a document
+MATRIX_ROWS = 1 << 14  # rows read at once: 8 MiB of 128 values
 
 
 def shard_parts(run: StageRun, step: str, settings: dict[str, Any]) -> list[Part]:
@@ -41,33 +45,40 @@ def write_sidecar(writer: PartWriter, kind: str, schema: pa.Schema, batches: Seq
 def read_sidecars(run: StageRun, results: Sequence[PartResult], columns: list[str]) -> Iterator[pa.Table]:
     """Those columns of each part's sidecar, one table at a time, in order of the parts."""
     for result in results:
-        [entry] = [file for file in result.files if file.role == "sidecar"]
+        [entry] = [file for file in result.files if file.role == "sidecar" and file.name.endswith(".parquet")]
         with run.store.open(f"{run.output.folder}/{entry.name}") as file:
             yield pq.read_table(file, columns=columns)
 
 
-def rows_of(
-    run: StageRun, results: Sequence[PartResult], documents: Catalogue, wanted: np.ndarray, column: str
-) -> Iterator[tuple[np.ndarray, pa.ChunkedArray]]:
-    """(numbers, values) of `column` for the documents `wanted` (ascending numbers), a row group of a sidecar at a time;
-    row groups without such a document are not read."""
-    for shard in np.unique(documents.shards[wanted]):
-        numbers = wanted[documents.shards[wanted] == shard]
-        rows = documents.rows[numbers]
-        [entry] = [file for file in results[shard].files if file.role == "sidecar"]
-        with run.store.open(f"{run.output.folder}/{entry.name}") as file:
-            parquet, start = pq.ParquetFile(file), 0
-            for group in range(parquet.num_row_groups):
-                stop = start + parquet.metadata.row_group(group).num_rows
-                inside = (rows >= start) & (rows < stop)
-                if inside.any():
-                    values = parquet.read_row_group(group, columns=[column])[column]
-                    yield numbers[inside], values.take(rows[inside] - start)
-                start = stop
+def matrix_rows(
+    run: StageRun, results: Sequence[PartResult], documents: Catalogue, wanted: np.ndarray, width: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(numbers, values uint32 [M, width]) of the documents `wanted` (ascending numbers) from the parts' matrix files,
+    at most MATRIX_ROWS at a time."""
+    bounds = np.searchsorted(wanted, documents.starts)
+    for result, start, low, high in zip(results, documents.starts, bounds[:-1], bounds[1:], strict=False):
+        if low == high:
+            continue
+        [entry] = [file for file in result.files if file.name.endswith(MATRIX)]
+        name = f"{run.output.folder}/{entry.name}"
+        for first in range(low, high, MATRIX_ROWS):
+            numbers = wanted[first : min(first + MATRIX_ROWS, high)]
+            yield numbers, _read_rows(run, name, numbers - start, width)
 
 
-def texts_of(dataset: Dataset, shard: str, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """(row, text) of some rows of a shard, ascending; row groups without such a row are not read."""
+def _read_rows(run: StageRun, name: str, rows: np.ndarray, width: int) -> np.ndarray:
+    """Rows (ascending) of a matrix file."""
+    if rows[-1] - rows[0] < 2 * len(rows) or not run.store.is_local:
+        with run.store.open(name) as file:  # nearly all of a stretch: read the stretch
+            file.seek(4 * width * int(rows[0]))
+            stretch = file.read(4 * width * int(rows[-1] - rows[0] + 1))
+        return np.frombuffer(stretch, "<u4").reshape(-1, width)[rows - rows[0]]
+    return np.array(np.memmap(run.store.path(name), "<u4", "r").reshape(-1, width)[rows])
+
+
+def columns_of(dataset: Dataset, shard: str, rows: Sequence[int] | np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """(rows, texts) of some rows of a shard, ascending and distinct, a row group at a time; row groups without such a
+    row are not read."""
     wanted = np.unique(np.asarray(rows, dtype=np.int64))
     with dataset.open(shard) as file:
         parquet, start = pq.ParquetFile(file), 0
@@ -76,9 +87,14 @@ def texts_of(dataset: Dataset, shard: str, rows: Sequence[int]) -> Iterator[tupl
             inside = wanted[(wanted >= start) & (wanted < stop)]
             if len(inside):
                 column = parquet.read_row_group(group, columns=["text"])["text"]
-                for row in inside:
-                    yield int(row), column[int(row) - start].as_py()
+                yield inside, column.take(pa.array(inside - start)).combine_chunks()
             start = stop
+
+
+def texts_of(dataset: Dataset, shard: str, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """(row, text) of some rows of a shard, ascending; row groups without such a row are not read."""
+    for inside, column in columns_of(dataset, shard, rows):
+        yield from zip(inside.tolist(), column.to_pylist(), strict=True)
 
 
 def reads_of(
@@ -88,10 +104,11 @@ def reads_of(
 
     Returns (shard name, rows) per shard, the pairs as places in the order of those rows, and the shards' digests.
     """
-    members, places = np.unique(pairs, return_inverse=True)
-    by_shard: dict[int, list[int]] = {}
-    for member in members:
-        by_shard.setdefault(int(documents.shards[member]), []).append(int(documents.rows[member]))
-    shards = run.input.shards
-    reads = [(shards[shard].name, rows) for shard, rows in sorted(by_shard.items())]
-    return reads, places.reshape(-1, 2).tolist(), tuple(shards[shard].sha256 for shard in sorted(by_shard))
+    members = sort_unique(pairs.ravel())
+    bounds = np.searchsorted(members, documents.starts)
+    reads, digests = [], []
+    for shard, start, low, high in zip(run.input.shards, documents.starts, bounds[:-1], bounds[1:], strict=False):
+        if low < high:
+            reads.append((shard.name, (members[low:high] - start).tolist()))
+            digests.append(shard.sha256)
+    return reads, np.searchsorted(members, pairs).tolist(), tuple(digests)

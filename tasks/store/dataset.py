@@ -109,11 +109,13 @@ class Dataset:
             self.local(name)
         return self._local_root
 
-    def batches(self, shard: FileEntry | str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, shard: FileEntry | str, columns: list[str] | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of one Parquet file of the dataset, streamed."""
         name = shard if isinstance(shard, str) else shard.name
         with self.open(name) as file:
-            yield from pq.ParquetFile(file).iter_batches(batch_size=BATCH_ROWS, columns=columns)
+            yield from pq.ParquetFile(file).iter_batches(batch_size=batch_rows, columns=columns)
 
     def documents(self, shard: FileEntry | str) -> Iterator[Document | RawRecord]:
         """The records of one shard, streamed in order."""
