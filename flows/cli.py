@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import signal
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -36,6 +37,7 @@ from flows.options import (
 )
 from flows.order import STAGES
 from flows.review import review
+from flows.tokenizer import compare
 from flows.train_quality import train_quality
 from tasks.settings import ConfigError
 from tasks.stage import Stage
@@ -357,10 +359,17 @@ def gc(
     guarded(action)
 
 
+# Commands below a stage's own: stage -> {command: function}, so `danlu tokenizer compare`
+BELOW_STAGES: dict[str, dict[str, Callable[..., None]]] = {
+    "tokenizer": {"compare": compare},
+}
+
+
 def add_stage_command(stage: Stage) -> None:
     """`danlu <stage>`: run it alone on the current datasets of the stages before it."""
 
     def command(
+        context: typer.Context,
         store: StoreOption = DEFAULT_STORE,
         inputs: InputOption = None,
         recipe: RecipeOption = None,
@@ -372,11 +381,20 @@ def add_stage_command(stage: Stage) -> None:
         def action() -> None:
             execute(request_for(store, recipe, inputs, settings, workers, name), [stage], as_json)
 
-        guarded(action)
+        if context.invoked_subcommand is None:
+            guarded(action)
 
     reads = ", ".join(stage.inputs) or "the raw sources"
     command.__doc__ = f"Stage alone: {stage.summary}\n\nReads {reads} as it is now in the store."
-    app.command(name=stage.name.replace("_", "-"), rich_help_panel="Stages, each alone")(command)
+    place: dict[str, Any] = {"name": stage.name.replace("_", "-"), "rich_help_panel": "Stages, each alone"}
+    if below := BELOW_STAGES.get(stage.name):
+        group = typer.Typer(invoke_without_command=True, help=command.__doc__)
+        group.callback()(command)
+        for name, function in below.items():
+            group.command(name=name)(function)
+        app.add_typer(group, **place)
+    else:
+        app.command(**place)(command)
 
 
 for _stage in STAGES:

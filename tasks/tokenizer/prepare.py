@@ -3,10 +3,10 @@
 Chinese characters are separable: no piece joins a Han character to anything else (kana, letters, a space), and none
 holds more than `max_han_chars` of them. The reports put a space between all characters instead; that cannot be undone
 when a text is decoded. A rule about pieces has the same effect, since a text can only be cut into pieces there are.
-The trainer is told by a tab, which it takes for a border that no piece crosses.
+The trainer sees each run of Han characters as a line of its own (equal ones are counted once: a third of the time).
 
 in    texts of the sample; characters counted per language group, over the whole corpus
-out   lines with borders; the characters of each group, most frequent first, up to its coverage
+out   lines; the characters of each group, most frequent first, up to its coverage
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from tasks.tokenizer.model import CHUNKS
 
 HAN = "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 HAN_RUN = re.compile(f"[{HAN}]+")
-BORDER = "\t"
-NUM_CODES = 0x110000
+AROUND_HAN = re.compile(f"([{HAN}]+)")
 
 CharCounts = dict[str, int]
 
@@ -32,7 +31,7 @@ def lines_of(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         for line in text.replace("\u2581", "\n").split("\n"):
             for chunk in CHUNKS.findall(line):
-                yield HAN_RUN.sub(rf"{BORDER}\g<0>{BORDER}", chunk)
+                yield from filter(None, AROUND_HAN.split(chunk))
 
 
 def is_allowed(piece: str, config: TokenizerConfig) -> bool:
@@ -76,13 +75,12 @@ def covering(counts: Mapping[str, int], coverage: float) -> list[str]:
 
 def required_characters(
     characters: Mapping[str, CharCounts], quotas: Mapping[str, int], config: TokenizerConfig
-) -> dict[str, str]:
-    """Character → group that needs it, for all that must be pieces; no group uses up its quota on them."""
+) -> dict[str, list[str]]:
+    """Group → the characters it must have as pieces; no group uses up its quota of pieces on them."""
     reserved = {"\n", "\t", "\0", "\u2581", "\u2585", *config.symbols}
-    required: dict[str, str] = {}
+    required = {}
     for group, counts in sorted(characters.items()):
         usable = {char: n for char, n in counts.items() if char not in reserved and not "\ud800" <= char <= "\udfff"}
         chars = covering(usable, config.coverage(group))
-        for char in chars[: int(config.max_char_share * quotas.get(group, 0))]:
-            required.setdefault(char, group)
+        required[group] = chars[: int(config.max_char_share * quotas.get(group, 0))]
     return required

@@ -13,6 +13,7 @@ out   a sealed model (tasks/tokenizer/model.py), and the pieces each group got
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +23,27 @@ import sentencepiece
 
 from tasks.tokenizer import vocabulary
 from tasks.tokenizer.config import BUILT_IN_SYMBOLS, TokenizerConfig
-from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Piece, Tokenizer, proto_of, seal
-from tasks.tokenizer.prepare import CharCounts, is_allowed, lines_of, required_characters
+from tasks.tokenizer.model import (
+    BOS_ID,
+    EOS_ID,
+    MIN_SCORE,
+    PAD_ID,
+    SYMBOL_SCORE,
+    UNK_ID,
+    Piece,
+    Tokenizer,
+    proto_of,
+    round_score,
+    seal,
+)
+from tasks.tokenizer.prepare import (
+    CharCounts,
+    characters_of,
+    covering,
+    is_allowed,
+    lines_of,
+    required_characters,
+)
 from tasks.tokenizer.vocabulary import Row
 
 # Partial sums of the EM steps are added up by thread: another number of threads would give other bytes.
@@ -58,17 +78,48 @@ def fit(
     """All three stages. Raises ValueError when the sample has too little text for `vocab_size`."""
     groups = sorted({group for group, _, _ in rows})
     wanted = vocabulary.quotas(groups, config, config.vocab_size)
-    must = required_characters(characters, wanted, config)
-    say("candidates")
-    model = train((text for _, text, times in rows for _ in range(times)), config, "".join(must).replace(" ", ""))
+    required = required_characters(characters, wanted, config)
+    must = {char: group for group, chars in sorted(required.items(), reverse=True) for char in chars}
     if config.model_type == "bpe":
+        say("BPE")
+        model = train((text for _, text, times in rows for _ in range(times)), config, must, config.vocab_size)
         tokenizer, compounds = without_disallowed(model, config), list[str]()
     else:
-        tokenizer, compounds = select(Tokenizer(model), rows, must, config, say)
+        candidates = fit_candidates(rows, required, wanted, config, say)
+        tokenizer, compounds = select(candidates, rows, must, config, say)
         check_size(tokenizer, config)
     used = vocabulary.usage(tokenizer, rows, groups)
     shares = vocabulary.realised(used, tokenizer, must, config)
     return Fitted(tokenizer=tokenizer, shares=shares, compounds=compounds, num_characters=len(must))
+
+
+def fit_candidates(
+    rows: Sequence[Row],
+    required: Mapping[str, list[str]],
+    wanted: Mapping[str, int],
+    config: TokenizerConfig,
+    say: Callable[[str], None],
+) -> Tokenizer:
+    """A model fitted to each group alone, their pieces united: a joint one would leave some groups without enough."""
+    mixed: dict[str, float] = {}  # piece: how often it would be used, up to a factor
+    model = b""
+    for group in sorted(wanted):
+        say(f"candidates of {group}")
+        texts = [text for g, text, times in rows if g == group for _ in range(times)]
+        chars = required.get(group, [])
+        frequent = covering(characters_of([(group, text, 1) for text in texts])[group], LEAST_COVERAGE)
+        size = int(wanted[group] * CANDIDATES) + len({*chars, *frequent}) + vocabulary.num_fixed(config)
+        model = train(texts, config, chars, size)
+        for piece in proto_of(model).pieces:
+            if piece.type == Piece.NORMAL and piece.score < SYMBOL_SCORE and is_allowed(piece.piece, config):
+                mixed[piece.piece] = mixed.get(piece.piece, 0.0) + math.exp(piece.score) * wanted[group]
+    if not model:
+        raise ValueError("the tokenizer could not be fitted: the sample holds no text. Is there any text in the input?")
+    total = sum(mixed.values())
+    scores = {piece: round_score(math.log(weight / total)) for piece, weight in mixed.items()}
+    missing = {char for chars in required.values() for char in chars} - scores.keys()
+    scores |= dict.fromkeys([*sorted(missing), *(b for b in vocabulary.blanks() if b not in scores)], MIN_SCORE)
+    return vocabulary.build(model, scores, config)
 
 
 def without_disallowed(model: bytes, config: TokenizerConfig) -> Tokenizer:
@@ -85,10 +136,10 @@ def select(
 ) -> tuple[Tokenizer, list[str]]:
     """The pieces that stay, scored by their use; and the compounds among them."""
     groups = sorted({group for group, _, _ in rows})
-    pieces = {p: 0.0 for p in vocabulary.learned(tokenizer, config).values() if is_allowed(p, config)}
+    pieces = list(vocabulary.learned(tokenizer, config).values())
+    sizes = shrinking(tokenizer.vocab_size, config.vocab_size)
     used = vocabulary.usage(tokenizer, rows, groups)
-    sizes = shrinking(len(pieces) + vocabulary.num_fixed(config), config.vocab_size)
-    scores = vocabulary.rescore(tokenizer, used.counts.sum(axis=0), [*pieces, *(c for c in must if c not in pieces)])
+    scores = vocabulary.rescore(tokenizer, used.counts.sum(axis=0), pieces)
     compounds: list[str] = []
     for number, size in enumerate([*sizes, config.vocab_size]):
         say(f"{size:,} pieces")
@@ -157,8 +208,8 @@ def check_size(tokenizer: Tokenizer, config: TokenizerConfig) -> None:
         )
 
 
-def train(texts: Iterable[str], config: TokenizerConfig, required: str = "") -> bytes:
-    """What SentencePiece makes of `texts`, sealed: of unigram the candidates, of BPE the vocabulary.
+def train(texts: Iterable[str], config: TokenizerConfig, required: Iterable[str], vocab_size: int) -> bytes:
+    """What SentencePiece makes of `texts`, sealed: of unigram candidates, of BPE the vocabulary.
 
     Raises ValueError when the texts are too few, or too varied, for `vocab_size`.
     """
@@ -169,10 +220,10 @@ def train(texts: Iterable[str], config: TokenizerConfig, required: str = "") -> 
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=lines_of(texts),
             model_writer=out,
-            vocab_size=config.vocab_size if is_bpe else int(config.vocab_size * CANDIDATES),
+            vocab_size=vocab_size,
             model_type=config.model_type,
             character_coverage=LEAST_COVERAGE,
-            required_chars=required,
+            required_chars="".join(char for char in required if char != " "),
             byte_fallback=True,
             user_defined_symbols=[*BUILT_IN_SYMBOLS, *(symbol.replace(" ", "\u2581") for symbol in symbols)],
             hard_vocab_limit=is_bpe,
