@@ -6,6 +6,7 @@ computed again, not looked up.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -16,42 +17,58 @@ from tasks.shards.splits import TRAIN
 from tasks.stage import Stage
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store
+from tasks.train import character_table, piece_names
 from training.config import TrainConfig
 from training.data import TokenDataset
 
 FATES = {"shard": "kept", "artifact": "kept", "removed": "dropped", "quarantine": "quarantined"}
 
 
-def trained(store: Store, pipeline: str) -> tuple[Dataset, Dataset, TrainConfig]:
-    """The current train dataset, the shards it read, and its resolved config. Raises MissingInput."""
+def trained(store: Store, pipeline: str) -> tuple[Dataset, TokenDataset, TrainConfig]:
+    """The current train dataset, the samples it read, and its resolved config. Raises MissingInput."""
     train, shards = current(store, pipeline, "train"), current(store, pipeline, "shards")
     if train is None or shards is None:
         raise MissingInput(f"store {store.url} holds no training run of pipeline {pipeline!r}: run `danlu run` first")
     made_from = Dataset.find(store, "shards", train.manifest.inputs["shards"]["key"]) or shards
-    return train, made_from, TrainConfig.from_dict(train.manifest.facts["config"])
+    tokenizer = Dataset.find(store, "tokenizer", train.manifest.inputs["tokenizer"]["key"])
+    config = TrainConfig.from_dict(train.manifest.facts["config"])
+    return train, training_data(made_from, tokenizer, config), config
 
 
 def documents_of_step(store: Store, pipeline: str, step: int) -> list[dict[str, Any]]:
     """The documents in the batch of `step` (counted from 1, as in the metrics), with the tokens of each in it."""
-    _, shards, config = trained(store, pipeline)
+    train, data, config = trained(store, pipeline)
     if not 1 <= step <= config.steps:
         raise ValueError(f"step: expected 1 … {config.steps:,} (the length of the run), found {step}")
-    data = training_data(shards, config)
-    first = (step - 1) * config.global_batch_size
-    rows = []
+    first, rows = (step - 1) * config.global_batch_size, []
+    replaced = replaced_samples(train)
     for sample in range(first, first + config.global_batch_size):
+        component = data.component_of(sample)
         for span in data.documents_of(sample):
             rows.append(
                 {
                     "step": step,
                     "sample": sample,
+                    "component": component,
                     "document": span.id,
                     "source": span.source,
                     "language": span.language,
                     "tokens": [span.start, span.stop],
+                    "replaced": sample in replaced,  # refused by a guard: training read another in its place
                 }
             )
     return rows
+
+
+def replaced_samples(train: Dataset) -> set[int]:
+    """The samples that the guards of the run replaced."""
+    found: set[int] = set()
+    for entry in train.files("log"):
+        if entry.name.startswith("findings-"):
+            with train.open(entry.name) as file:
+                rows = [json.loads(line) for line in file.read().split(b"\n") if line]
+            found.update(row["sample"] for row in rows if row["action"] == "replaced")
+    return found
 
 
 def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], document: str) -> dict[str, Any]:
@@ -69,21 +86,24 @@ def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], 
         raise ValueError(f"document {document!r}: no stage of pipeline {pipeline!r} in {store.url} has seen that id")
     if current(store, pipeline, "train") is None:
         return journey
-    train, shards, config = trained(store, pipeline)
-    data = training_data(shards, config)
-    epochs = -(-config.steps * config.global_batch_size // data.samples_per_epoch)
-    steps = sorted({sample // config.global_batch_size + 1 for sample in data.samples_of(document, epochs)})
-    journey["steps"] = [step for step in steps if step <= config.steps]
+    train, data, config = trained(store, pipeline)
+    samples = data.samples_of(document, stop=config.steps * config.global_batch_size)
+    journey["steps"] = sorted({sample // config.global_batch_size + 1 for sample in samples})
     first = journey["steps"][0] if journey["steps"] else None
     saved = train.manifest.facts["checkpoints"]
     journey["checkpoints"] = [name for name in saved if first is not None and int(name.rsplit("-", 1)[-1]) >= first]
     return journey
 
 
-def training_data(shards: Dataset, config: TrainConfig) -> TokenDataset:
-    """The samples that training read."""
+def training_data(shards: Dataset, tokenizer: Dataset | None, config: TrainConfig) -> TokenDataset:
+    """The samples that training read, under its mixture, skips and curriculum."""
     folder, stems = token_files(shards, TRAIN)
-    return TokenDataset(folder, stems, digest=shards.digest, seq_len=config.seq_len, seed=config.seed)
+    table = None
+    if config.data.needs_characters:
+        if tokenizer is None:
+            raise MissingInput("the tokenizer that this run's train.data was worked out with is no longer in the store")
+        table = character_table(piece_names(tokenizer), config.data.frequency.characters)
+    return TokenDataset.for_training(folder, stems, config, digest=shards.digest, characters=table)
 
 
 def find_document(dataset: Dataset, document: str) -> list[dict[str, Any]]:

@@ -7,26 +7,39 @@ of inputs and config (weights, state); metrics, optimizer, generators and logs c
 in    shards     train/*.{bin,idx}, validation/*.{bin,idx}; facts: vocab_size
       tokenizer  its digest, which each checkpoint names
 out   checkpoint/{model.safetensors,state.json} (artifacts), checkpoint/…, metrics.jsonl, events.jsonl (logs)
-facts first and last loss, ln(vocab_size), tokens, steps, parameters, checkpoints
+facts first and last loss, realised mixture, ln(vocab_size), tokens, steps, parameters, checkpoints
 """
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tasks.shards.files import token_files
 from tasks.shards.splits import TRAIN, VALIDATION
 from tasks.stage import Stage, StageRun
 from tasks.store.dataset import Dataset
+from tasks.tokenizer.model import CONTROL_PIECES, Tokenizer
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
+from training.data.characters import chars_per_token
+from training.data.config import DataConfig, ShortTokensConfig, with_shares
 from training.launch import LaunchResult, launch
 from training.metrics import read_rows
 
 ARTIFACTS = ("model.safetensors", "state.json")
 LOGS = ("metrics.jsonl", "events.jsonl", "launcher.log")
+INDEX_FOLDER, MODEL_FILE = "data-index", "tokenizer.model"
+BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
+
+log = logging.getLogger(__name__)
 
 
 class TrainingStopped(RuntimeError):
@@ -34,24 +47,80 @@ class TrainingStopped(RuntimeError):
 
 
 def build_spec(run: StageRun) -> RunSpec:
-    """The run as the ranks will read it, its length and vocabulary filled in from the data."""
+    """The run as the ranks will read it: length, vocabulary and shares filled in from the data, indexes built."""
     shards, tokenizer, config = run.inputs["shards"], run.inputs["tokenizer"], run.config
     data, train_stems = token_files(shards, TRAIN)
     _, validation_stems = token_files(shards, VALIDATION)
-    wanted = {"digest": shards.digest, "seq_len": config.seq_len, "seed": config.seed}
-    train_data = TokenDataset(data, train_stems, **wanted)
     if validation_stems and not has_a_sample(shards, config.seq_len):
         validation_stems = ()
-    vocab_size = int(shards.manifest.facts["vocab_size"])
+    work_dir, characters_file = run.work_dir(), ""
+    pieces, cache = piece_names(tokenizer), work_dir / INDEX_FOLDER
+    table = character_table(pieces, config.data.frequency.characters) if config.data.needs_characters else None
+    if table is not None:
+        characters_file = str(work_dir / "characters.npy")
+        np.save(characters_file, table)
+    given: dict[str, Any] = {"digest": shards.digest, "characters": table, "cache": cache}
+    train_data = TokenDataset.for_training(data, train_stems, config, **given)
+    if table is not None and config.data.short_tokens.below_chars_per_token:
+        config = dataclasses.replace(config, data=with_more_of_short_tokens(train_data, config.data, table))
+    config = config.resolve(
+        vocab_size=int(shards.manifest.facts["vocab_size"]),
+        num_samples=train_data.samples_per_epoch,
+        eos_id=int(shards.manifest.facts.get("eos_id", -1)),
+    )
+    train_data = TokenDataset.for_training(data, train_stems, config, **given)
+    train_data.warn_of_repeats(config.steps * config.global_batch_size)
     return RunSpec(
-        train=config.resolve(vocab_size=vocab_size, num_samples=train_data.samples_per_epoch),
-        work_dir=str(run.work_dir()),
+        train=config,
+        work_dir=str(work_dir),
         data_folder=str(data),
         train_stems=train_stems,
         validation_stems=validation_stems,
         dataset_digest=shards.digest,
         tokenizer_digest=tokenizer.digest,
+        fallback_ids=tuple(i for i, piece in enumerate(pieces) if piece == "<unk>" or BYTE_PIECE.fullmatch(piece)),
+        characters_file=characters_file,
+        index_folder=str(cache),
     )
+
+
+def piece_names(tokenizer: Dataset) -> list[str]:
+    """The pieces of the tokenizer by id; none where the dataset holds no model."""
+    if not any(entry.name == MODEL_FILE for entry in tokenizer.files("artifact")):
+        return []
+    processor = Tokenizer.load(tokenizer.local(MODEL_FILE)).processor
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def character_table(pieces: Sequence[str], frequent: str) -> np.ndarray:
+    """int16[2, V] for training/data/characters.py: the characters of each piece, and those of `frequent` in it.
+
+    A byte piece counts as a character when it begins one in UTF-8; control pieces have none.
+    """
+    table = np.zeros((2, len(pieces)), np.int16)
+    for i, piece in enumerate(pieces):
+        if byte := BYTE_PIECE.fullmatch(piece):
+            table[0, i] = int(byte[1], 16) & 0xC0 != 0x80
+        elif piece not in CONTROL_PIECES:
+            table[:, i] = len(piece), sum(piece.count(character) for character in frequent)
+    return table
+
+
+def with_more_of_short_tokens(data: TokenDataset, config: DataConfig, table: np.ndarray) -> DataConfig:
+    """The shares with `factor` times as many sequences of the components whose tokens are short."""
+    settings = config.short_tokens
+    lengths = {index.name: chars_per_token(data.sampled_tokens(c), table) for c, index in enumerate(data.indexes)}
+    for name, length in lengths.items():
+        log.info("train: component %s has %.2f characters a token", name, length)
+
+    def raised(shares: dict[str, float]) -> dict[str, float]:
+        weights = {
+            n: s * (settings.factor if lengths[n] < settings.below_chars_per_token else 1.0) for n, s in shares.items()
+        }
+        return {name: weight / sum(weights.values()) for name, weight in weights.items()}
+
+    # the shares say it now; a resolved config is not raised again
+    return dataclasses.replace(with_shares(config, raised), short_tokens=ShortTokensConfig())
 
 
 def has_a_sample(shards: Dataset, seq_len: int) -> bool:
@@ -82,7 +151,7 @@ def publish(run: StageRun, spec: RunSpec, result: LaunchResult) -> None:
         role = "artifact" if path.name in ARTIFACTS else "log"
         run.output.add_file(f"checkpoint/{path.name}", path, role=role)
     work_dir = Path(spec.work_dir)
-    for name in LOGS:
+    for name in (*LOGS, *sorted(path.name for path in work_dir.glob("findings-*.jsonl"))):
         run.output.add_file(name, work_dir / name, role="log")
     run.output.facts = facts(spec, work_dir) | {"seconds": result.seconds, "build_seconds": result.build_seconds}
 
@@ -103,9 +172,21 @@ def facts(spec: RunSpec, work_dir: Path) -> dict[str, Any]:
         "samples": steps[-1]["samples"],
         "tokens_per_second": sum(spec.train.tokens_per_step for _ in steps) / sum(row["seconds"] for row in steps),
         "num_parameters": num_parameters(spec.train),
+        **mixture_facts(spec),
         "checkpoints": [folder.name for folder in checkpoints.verified(work_dir)],
         "config": spec.train.to_dict(),
     }
+
+
+def mixture_facts(spec: RunSpec) -> dict[str, Any]:
+    """What was read of each component; nothing where there is one stream of all documents."""
+    config = spec.train
+    if config.data == DataConfig():
+        return {}
+    table = np.load(spec.characters_file) if spec.characters_file else None
+    given: dict[str, Any] = {"digest": spec.dataset_digest, "characters": table, "cache": Path(spec.index_folder)}
+    data = TokenDataset.for_training(Path(spec.data_folder), spec.train_stems, config, **given)
+    return {"mixture": data.mixture(config.steps * config.global_batch_size)}
 
 
 def num_parameters(config: TrainConfig) -> int:

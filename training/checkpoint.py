@@ -35,11 +35,14 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
 from training.config import RunSpec, identity
+from training.data.config import DataConfig
+from training.data.history import conflict
 from training.engine import Engine, ParameterState
 from training.environment import describe_environment
 
 logger = logging.getLogger(__name__)
 FORMAT, VERSION = "danlu-checkpoint", 1
+NEW_KEYS = {"bad_samples": "report", "document_masks": False}  # what checkpoints from before these keys stand for
 
 
 class CheckpointError(RuntimeError):
@@ -232,11 +235,28 @@ def check_same_run(checkpoint: Checkpoint, spec: RunSpec) -> None:
                 )
     saved, ours = checkpoint.state["config"], identity(spec.train)
     saved = json.loads(json.dumps(saved))
-    changed = [key for key, value in json.loads(json.dumps(ours)).items() if saved.get(key) != value]
+    ours = json.loads(json.dumps(ours))
+    changed = [key for key in ours if saved.get(key, NEW_KEYS.get(key)) != ours[key]]
     if "model" in changed or (changed and not spec.train.resume_on_changed_config):
         pairs = ", ".join(f"{key}: {saved.get(key)} -> {ours[key]}" for key in changed)
         advice = "" if "model" in changed else ", or set resume_on_changed_config to true"
         raise CheckpointError(f"{where}: the config changed ({pairs}). Use another work folder{advice}")
+    if not (spec.train.resume_on_changed_data or spec.train.resume_on_changed_config):
+        check_same_samples(checkpoint, spec)
+
+
+def check_same_samples(checkpoint: Checkpoint, spec: RunSpec) -> None:
+    """Other data settings are those of the same run only if they begin to differ after the checkpoint."""
+    saved = checkpoint.state["config"].get("data")
+    reason = conflict(
+        DataConfig.from_dict(saved) if saved else DataConfig(),
+        spec.train.data,
+        samples=checkpoint.progress.samples,
+        global_batch_size=spec.train.global_batch_size,
+        seq_len=spec.train.seq_len,
+    )
+    if reason:
+        raise CheckpointError(f"{checkpoint.folder.name}: the data settings changed: {reason}. Or use another folder")
 
 
 def rng_state() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from training.data.config import DataConfig
+from training.guards import GuardConfig
 from training.settings import require
 
 
@@ -75,6 +76,11 @@ class TrainConfig:
     token_budget: int = 0
 
     data: DataConfig = field(default_factory=DataConfig)  # what is read, in which proportion and order
+    guards: GuardConfig = field(default_factory=GuardConfig)  # which samples are no text to learn
+    bad_samples: Literal["report", "replace", "stop"] = "report"  # ids out of range stop a run that only reports
+    prefetch_batches: int = 2  # read ahead by a thread; 0: none
+    document_masks: bool = False  # tokens see their own document alone, and positions begin anew in each
+    eos_id: int = -1  # begins a document, for document_masks; -1: the tokenizer's own
 
     lr: float = 2e-3
     min_lr_ratio: float = 0.1
@@ -134,6 +140,7 @@ class TrainConfig:
         require(self.lr > 0, "lr", "above 0", self.lr, "3e-4 is a usual start")
         require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", "between 0 and 1", self.min_lr_ratio, "0.1 is usual")
         require(self.grad_clip > 0, "grad_clip", "above 0", self.grad_clip, "1.0 is usual")
+        require(self.prefetch_batches >= 0, "prefetch_batches", "0 or more", self.prefetch_batches, "2 is usual")
         require(self.warmup_steps >= 0, "warmup_steps", "0 or more", self.warmup_steps, "raise it")
 
     @property
@@ -149,8 +156,9 @@ class TrainConfig:
     def tokens_per_step(self) -> int:
         return self.global_batch_size * self.seq_len
 
-    def resolve(self, *, vocab_size: int, num_samples: int) -> TrainConfig:
-        """The same config with `vocab_size` and `steps` filled in from the tokenizer and the samples of an epoch."""
+    def resolve(self, *, vocab_size: int, num_samples: int, eos_id: int = -1) -> TrainConfig:
+        """The same config with `vocab_size`, `eos_id` and `steps` filled in from the tokenizer and the samples of an
+        epoch."""
         require(num_samples > 0, "train data", "at least one sample of seq_len + 1 tokens", num_samples, "add text")
         own = self.model.vocab_size
         require(own in (0, vocab_size), "model.vocab_size", f"0 or the tokenizer's {vocab_size}", own, "set it to 0")
@@ -160,7 +168,9 @@ class TrainConfig:
         elif not steps:
             steps = max(1, round((self.num_epochs or 1.0) * num_samples / self.global_batch_size))
         model = dataclasses.replace(self.model, vocab_size=vocab_size)
-        return dataclasses.replace(self, model=model, steps=steps, num_epochs=0.0, token_budget=0)
+        eos_id = eos_id if self.eos_id < 0 else self.eos_id
+        require(eos_id >= 0 or not self.document_masks, "eos_id", "an id with document_masks", eos_id, "give it")
+        return dataclasses.replace(self, model=model, steps=steps, eos_id=eos_id, num_epochs=0.0, token_budget=0)
 
     def key_settings(self) -> dict[str, Any]:
         """What decides the bytes of the result: all but how the run is watched, saved and stopped."""
@@ -177,7 +187,8 @@ class TrainConfig:
         values = dict(values)
         values["model"] = ModelConfig(**values["model"])
         values["betas"] = tuple(values["betas"])
-        values["data"] = DataConfig.from_dict(values["data"])
+        values["data"] = DataConfig.from_dict(values.get("data") or dataclasses.asdict(DataConfig()))
+        values["guards"] = GuardConfig(**values.get("guards") or {})
         return cls(**values)
 
 
@@ -197,12 +208,15 @@ IDENTITY_KEYS: tuple[str, ...] = (
     "grad_clip",
     "seed",
     "precision",
+    "bad_samples",
+    "document_masks",
 )
 
 OPERATION_KEYS: tuple[str, ...] = (
     "checkpoint_interval_steps",
     "keep_checkpoints",
     "log_interval_steps",
+    "prefetch_batches",
     "resume_on_changed_data",
     "resume_on_changed_config",
     "init_timeout_seconds",
@@ -228,6 +242,9 @@ class RunSpec:
     validation_stems: tuple[str, ...]
     dataset_digest: str
     tokenizer_digest: str
+    fallback_ids: tuple[int, ...] = ()  # of the tokenizer's bytes and its unknown piece, for the guards
+    characters_file: str = ""  # the tokenizer's character table, where train.data needs it
+    index_folder: str = ""  # keeps the component indexes; empty: each rank builds its own
 
     def write(self, path: Path) -> None:
         values = {name.name: getattr(self, name.name) for name in dataclasses.fields(self)}
@@ -238,6 +255,6 @@ class RunSpec:
     def read(cls, path: Path) -> RunSpec:
         values = json.loads(path.read_text(encoding="utf-8"))
         values["train"] = TrainConfig.from_dict(values["train"])
-        for key in ("train_stems", "validation_stems"):
+        for key in ("train_stems", "validation_stems", "fallback_ids"):
             values[key] = tuple(values[key])
         return cls(**values)

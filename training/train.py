@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -28,8 +29,10 @@ from training import checkpoint as checkpoints
 from training.checkpoint import Checkpoint, Progress
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
+from training.data.loader import Batch, GuardedBatches, Prefetcher
 from training.engine import Engine, TorchEngine
-from training.metrics import MetricsLog, truncate_after
+from training.guards import vocabulary
+from training.metrics import MetricsLog, append, truncate_after
 from training.model import Decoder, initialise
 from training.processes import MARK
 from training.run_files import HEARTBEAT_FILE, RESULT_FILE, STOP_FILE
@@ -130,15 +133,21 @@ def find_checkpoint(spec: RunSpec) -> Checkpoint | None:
 
 
 def open_data(spec: RunSpec) -> tuple[TokenDataset, TokenDataset | None]:
-    """The training split, and the validation split if there is one."""
+    """The training split as the config orders it, and the validation split, as it lies, if there is one."""
     if not spec.train_stems:
         raise ValueError("train_stems: expected at least one token file, found none; run the shards stage")
-
-    def split(stems: tuple[str, ...]) -> TokenDataset:
-        folder, config = Path(spec.data_folder), spec.train
-        return TokenDataset(folder, stems, digest=spec.dataset_digest, seq_len=config.seq_len, seed=config.seed)
-
-    return split(spec.train_stems), split(spec.validation_stems) if spec.validation_stems else None
+    folder, config = Path(spec.data_folder), spec.train
+    characters = np.load(spec.characters_file) if spec.characters_file else None
+    cache = Path(spec.index_folder) if spec.index_folder else None
+    data = TokenDataset.for_training(
+        folder, spec.train_stems, config, digest=spec.dataset_digest, characters=characters, cache=cache
+    )
+    if not spec.validation_stems:
+        return data, None
+    validation = TokenDataset(
+        folder, spec.validation_stems, digest=spec.dataset_digest, seq_len=config.seq_len, seed=config.seed
+    )
+    return data, validation
 
 
 class Trainer:
@@ -159,10 +168,26 @@ class Trainer:
             checkpoints.restore_rng(found.folder, self.config.seed)
         self.progress = found.progress if found else Progress(step=0, samples=0, tokens=0, optimizer_step=0)
         self.last_saved = found.folder if found else None
+        self.findings = self.work_dir / f"findings-{self.rank:05d}.jsonl"
+        truncate_after(self.findings, self.progress.step)
+        self.prefetcher = self.read_ahead()
         if self.log is not None:
             dropped = truncate_after(self.log.metrics, self.progress.step)
             name = found.folder.name if found else None
             self.log.event("start", self.progress.step, checkpoint=name, rows_dropped=dropped, ranks=self.size)
+
+    def read_ahead(self) -> Prefetcher:
+        """The loader, from where the run stands to its last step."""
+        config = self.config
+        words = vocabulary(config.model.vocab_size, self.spec.fallback_ids, self.data.read, self.data.num_tokens)
+        batches = GuardedBatches(self.data, config, words, self.rank, self.size)
+        return Prefetcher(
+            batches.load,
+            first=self.progress.samples,
+            stride=config.global_batch_size,
+            stop=self.progress.samples + (config.steps - self.progress.step) * config.global_batch_size,
+            depth=config.prefetch_batches,
+        )
 
     def run(self) -> str:
         """Steps until the end or a stop request; returns "finished" or "stopped"."""
@@ -181,10 +206,10 @@ class Trainer:
     def step(self) -> bool:
         """One optimizer step; returns whether any rank was asked to stop."""
         started = time.perf_counter()
-        batches = self.batches(self.progress.samples)
-        loader_wait = time.perf_counter() - started
+        batch = self.prefetcher.take(self.progress.samples)
+        self.report_findings(batch)
         lr = learning_rate(self.progress.step, self.config)
-        result = self.engine.train_step(batches, lr)
+        result = self.engine.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
         loss, stop_votes = self.mean(result.loss, float(self.stop.pending()))
         self.check_loss(loss)
         self.progress = Progress(
@@ -207,18 +232,17 @@ class Trainer:
                 tokens=self.progress.tokens,
                 tokens_per_second=self.config.tokens_per_step / seconds,
                 seconds=seconds,
-                loader_wait=loader_wait,
+                data_wait_seconds=batch.wait_seconds,
             )
         self.beat()
         return stop_votes > 0
 
-    def batches(self, first_sample: int) -> list[torch.Tensor]:
-        """This rank's micro batches of the step that begins after `first_sample` samples."""
-        config = self.config
-        share = self.data.batch_at(
-            first_sample, config.global_batch_size, self.rank, self.size, micro_batch_size=config.micro_batch_size
-        )
-        return [torch.from_numpy(micro).long() for micro in share]
+    def report_findings(self, batch: Batch) -> None:
+        """What the guards found goes into this rank's file, and from rank 0's batches also into the events."""
+        for finding in batch.findings:
+            append(self.findings, finding)
+            if self.log is not None:
+                self.log.event("bad_sample", **finding)
 
     def mean(self, loss: float, stop: float) -> tuple[float, float]:
         """Mean loss over ranks and the highest stop vote, in fp64 and one reduction."""
@@ -280,7 +304,10 @@ class Trainer:
 def train(spec: RunSpec, device: torch.device) -> None:
     trainer = Trainer(spec, device)
     trainer.beat()
-    status = trainer.run()
+    try:
+        status = trainer.run()
+    finally:
+        trainer.prefetcher.close()
     if trainer.log is not None and trainer.last_saved is not None:
         step, name = trainer.progress.step, trainer.last_saved.name
         trainer.log.event(status, step)

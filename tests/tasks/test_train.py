@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tasks.stage import Stage, StageRun, run_stage
@@ -47,8 +49,12 @@ def write_shards(run: StageRun) -> None:
         for _ in range(20):
             writer.add((rng.integers(3, 97) + np.arange(30)).astype(np.int32) % VOCAB_SIZE)
         writer.close()
+        kinds = [["web", "en"], ["law", "zh-Hans"]]
+        rows = [(f"{split}{number}-{i}", *kinds[i % 4 == 0], 30) for i in range(20)]
+        sidecar = pa.table(dict(zip(("id", "source", "language", "num_tokens"), zip(*rows, strict=True), strict=True)))
+        pq.write_table(sidecar, folder / f"{number}.parquet")
         tokens[split] += writer.num_tokens
-        for suffix in (".bin", ".idx"):
+        for suffix in (".bin", ".idx", ".parquet"):
             run.output.add_file(f"{split}/{name}{suffix}", folder / f"{number}{suffix}")
     run.output.facts = {"vocab_size": VOCAB_SIZE, "splits": {split: {"tokens": n} for split, n in tokens.items()}}
 

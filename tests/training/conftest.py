@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from training.config import ModelConfig, RunSpec, TrainConfig
@@ -27,11 +29,16 @@ def write_tokens(stem: Path, *, num_documents: int, seed: int) -> None:
     """Documents that count upwards from a random start: something to learn."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
+    rows: dict[str, list[Any]] = {name: [] for name in ("id", "source", "language", "num_tokens")}
     writer = IndexedWriter(stem)
     for _ in range(num_documents):
         start, length = rng.integers(3, 97), rng.integers(20, 60)
         writer.add(((start + np.arange(length)) % 94 + 3).astype(np.int32))
+        rows["num_tokens"].append(int(length))
+        for name in ("id", "source", "language"):
+            rows[name].append(f"{stem.name}{len(rows[name])}" if name == "id" else "any")
     writer.close()
+    pq.write_table(pa.table(rows), stem.with_name(f"{stem.name}.parquet"))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from training.data.index import ComponentIndex, length_bucket, open_indexes
 from training.data.schedule import Schedule
 from training.data.stream import Stream
 from training.indexed import TOKEN, IndexedReader
+
+if TYPE_CHECKING:  # it holds a DataConfig itself
+    from training.config import TrainConfig
 
 log = logging.getLogger(__name__)
 NO_SETTINGS = DataConfig()
@@ -81,6 +84,31 @@ class TokenDataset:
         """All pairs of `<folder>/<split>/`, by name."""
         names = sorted(path.name.removesuffix(".idx") for path in (Path(folder) / split).glob("*.idx"))
         return cls(folder, [f"{split}/{name}" for name in names], **settings)
+
+    @classmethod
+    def for_training(
+        cls,
+        folder: Path,
+        stems: Sequence[str],
+        train: TrainConfig,
+        *,
+        digest: str,
+        characters: np.ndarray | None = None,
+        cache: Path | None = None,
+    ) -> TokenDataset:
+        """The samples that a run of `train` reads, in its steps."""
+        return cls(
+            folder,
+            stems,
+            digest=digest,
+            seq_len=train.seq_len,
+            seed=train.seed,
+            config=train.data,
+            global_batch_size=train.global_batch_size,
+            num_steps=train.steps,
+            characters=characters,
+            cache=cache,
+        )
 
     @property
     def readers(self) -> list[IndexedReader]:
@@ -162,15 +190,39 @@ class TokenDataset:
         components, sequences = self.sequences_at(indices)
         out = np.empty((len(indices), self.seq_len + 1), TOKEN)
         for row, (c, sequence) in enumerate(zip(components.tolist(), sequences.tolist(), strict=True)):
-            self.read(self.indexes[c], sequence, out[row])
+            self.fill(out[row], c, sequence)
         return out
 
-    def read(self, index: ComponentIndex, sequence: int, out: np.ndarray) -> None:
-        """Fill `out` with the tokens of a sequence."""
+    def fill(self, out: np.ndarray, component: int, sequence: int) -> None:
+        """Put the tokens of a sequence of a component into `out`, int32[seq_len + 1]."""
         start, done = sequence * self.seq_len, 0
-        for begin, end in index.pieces(start, start + len(out)):
+        for begin, end in self.indexes[component].pieces(start, start + len(out)):
             self.files.copy(out[done : done + end - begin], begin)
             done += end - begin
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """int32: tokens `start` to `stop` of all files in a row, whatever their component."""
+        out = np.empty(stop - start, TOKEN)
+        self.files.copy(out, start)
+        return out
+
+    def sampled_tokens(self, component: int, most: int = 2048) -> np.ndarray:
+        """int32: up to `most` sequences of a component, evenly spread over its text."""
+        total = self.streams[component].num_samples
+        out = np.empty((min(most, total), self.seq_len + 1), TOKEN)
+        for row, sequence in enumerate(np.linspace(0, total - 1, len(out)).astype(np.int64).tolist()):
+            self.fill(out[row], component, sequence)
+        return out.reshape(-1)
+
+    def substitute(self, index: int, attempt: int = 0) -> np.ndarray:
+        """int32[seq_len + 1] to read instead of global sample `index`: what its component draws half an epoch later
+        (and the next ones, by `attempt`). It moves no cursor; it is read once more in its epoch."""
+        components, cursors = self.schedule.locate(np.array([index], np.int64))
+        component, stream = int(components[0]), self.streams[int(components[0])]
+        raw = stream.raw(cursors) + stream.num_samples // 2 + attempt
+        out = np.empty(self.seq_len + 1, TOKEN)
+        self.fill(out, component, int(stream.sequences(raw)[0]))
+        return out
 
     # Batches ----------------------------------------------------------------------------------------------------
 
