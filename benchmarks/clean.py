@@ -130,15 +130,18 @@ def run_stages(source: Path, store_folder: Path, workers: int) -> dict[str, tupl
     return spent
 
 
-def danlu_process(source: Path, warm: Path, workers: int) -> dict[str, Any]:
-    """A run after a first small one, which loads models and starts workers; peak memory on the side."""
+def danlu_process(source: Path, warm: Path, workers: int, watch: bool) -> dict[str, Any]:
+    """A run after a first small one, which loads models and starts workers; with `watch`, peak memory on the side.
+
+    Looking at the memory of a process costs it up to 10 ms of CPU: on a busy machine, as much as the work itself.
+    """
     from tasks.spread import shutdown
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run_stages(warm, Path(folder) / "warm", workers)
         start_up = time.monotonic() - started
-        with Memory() as memory:
+        with Memory(watch) as memory:
             spent = run_stages(source, Path(folder) / "store", workers)
     shutdown()
     return {
@@ -155,10 +158,12 @@ def danlu_process(source: Path, warm: Path, workers: int) -> dict[str, Any]:
 class Memory:
     """Peak memory of this process and of its largest worker while the block runs (PSS: shared pages are shared)."""
 
-    def __enter__(self) -> Memory:
+    def __init__(self, watch: bool) -> None:
         self.driver = self.worker = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._watch if watch else lambda: None, daemon=True)
+
+    def __enter__(self) -> Memory:
         self._thread.start()
         return self
 
@@ -210,8 +215,8 @@ def measure(python: Path | str, *arguments: object) -> dict[str, Any]:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def danlu(source: Path, warm: Path, workers: int = 0) -> dict[str, Any]:
-    return measure(sys.executable, __file__, "--process", "danlu", source, warm, workers)
+def danlu(source: Path, warm: Path, workers: int = 0, *, watch: bool = False) -> dict[str, Any]:
+    return measure(sys.executable, __file__, "--process", "danlu-memory" if watch else "danlu", source, warm, workers)
 
 
 def peer_python() -> Path:
@@ -289,7 +294,7 @@ def bench_memory(folder: Path, warm: Path) -> list[dict[str, Any]]:
     for size in MEMORY_MEGABYTES:
         source = folder / "memory.jsonl"
         write_texts(source, "zh", size * 1_000_000)
-        runs.append(danlu(source, warm, 1))
+        runs.append(danlu(source, warm, 1, watch=True))
         print(f"memory: {size} MB: worker {runs[-1]['worker_mb']:.0f} MB, driver {runs[-1]['driver_mb']:.0f} MB")
     lines = []
     for key in ("worker_mb", "driver_mb"):
@@ -314,8 +319,8 @@ def main() -> None:
     if options.process:
         what, source, warm, workers = options.process
         run = (
-            danlu_process(Path(source), Path(warm), int(workers))
-            if what == "danlu"
+            danlu_process(Path(source), Path(warm), int(workers), what == "danlu-memory")
+            if what.startswith("danlu")
             else trafilatura_process(Path(source))
         )
         print(json.dumps(run))
