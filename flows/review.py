@@ -38,7 +38,7 @@ def review(
     store: StoreOption = DEFAULT_STORE,
     reason: Annotated[
         list[str] | None,
-        typer.Option(help="Only this reason; may be repeated. Also: kept (a sample of all kept), changed."),
+        typer.Option(help="Only this reason; may be repeated. Also: kept (a sample of all), changed, below."),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Documents per reason.")] = 10,
     seed: Annotated[int, typer.Option(help="Another seed, another sample.")] = 0,
@@ -114,12 +114,7 @@ def ask(dataset: Dataset, groups: list[Group]) -> None:
     from tasks.review import rates as measuring
 
     known, console = labelling.load(dataset).by_key, Console(highlight=False)
-    cases = [
-        (group, case)
-        for group in groups
-        for case in group.cases
-        if (case.record.id, case.record.reason, "") not in known
-    ]
+    cases = [(group, case) for group in groups for case in group.cases if case.key not in known]
     num_done = sum(len(group.cases) for group in groups) - len(cases)
     console.print(f"{len(cases):,} documents to label" + (f", {num_done:,} have a label" if num_done else ""))
     given = 0
@@ -131,9 +126,9 @@ def ask(dataset: Dataset, groups: list[Group]) -> None:
             if verdict == "quit":
                 break
             if verdict != "skip":
-                record = case.record
+                id_, reason, near = case.key
                 made = labelling.Label(
-                    id=record.id, stage=dataset.stage, reason=record.reason, verdict=verdict, note=note
+                    id=id_, stage=dataset.stage, reason=reason, near=near, verdict=verdict, note=note
                 )
                 labelling.add(dataset, [made])
                 given += 1

@@ -62,8 +62,9 @@ MACROS = """
 {%- macro error_table(stage) %}
 <div class="scroll"><table>
 {{ head("reason", ["documents", "labelled", "wrong", "rate (95 %)", "estimated wrong"]) }}
-{% for row in stage.lost + [stage.kept] %}
-<tr><td class="name">{{ row.reason|shown(60) }}</td><td class="n">{{ row.count|count }}</td>
+{% for row in stage.lost + [stage.kept] + stage.near %}
+<tr><td class="name">{% if row.outcome == "kept" and row.reason != "kept" %}kept, near {% endif %}
+{{- row.reason|shown(60) }}</td><td class="n">{% if row.count is none %}–{% else %}{{ row.count|count }}{% endif %}</td>
 <td class="n">{{ row.labelled|count }}</td><td class="n">{{ row.wrong|count }}</td>
 <td class="n">{{ row.rate|rate }}</td><td class="n">{{ row.estimated|estimate }}</td></tr>
 {% endfor %}

@@ -2,6 +2,7 @@
 
     duplicate   the document that stayed in its place (the evidence names it)
     near        of the documents that passed the same rule in the same language, those nearest to its limit
+    below       of two documents that both stayed though they are nearly duplicates: the one that ranks better
     similar     where no figure decided: the first kept one, in the order of review, of the same source and language,
                 else of the same language, else of any
     before      of a kept document whose text the stage changed: the text, or bytes, that it was given
@@ -16,6 +17,7 @@ out   Group of Case
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,11 +29,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.document import UNKNOWN_LANGUAGE
-from tasks.review import sample
-from tasks.review.sample import CHANGED, KEPT, Place, Record
+from tasks.review import near, sample
+from tasks.review.labels import Key
+from tasks.review.sample import BELOW, CHANGED, KEPT, Place, Record
 from tasks.store.dataset import Dataset
 
-DUPLICATE, NEAR, SIMILAR, BEFORE = "duplicate", "near", "similar", "before"
+DUPLICATE, NEAR, SIMILAR, BEFORE = "duplicate", "near", "similar", "before"  # BELOW is one too
 CANDIDATES = 20  # kept documents to look at for each changed one to show
 IS_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -54,13 +57,20 @@ class Case:
 
     record: Record
     beside: Record | None = None
-    relation: str = ""  # duplicate, near, similar, before; empty when nothing stands beside it
+    relation: str = ""  # duplicate, near, below, similar, before; empty when nothing stands beside it
     limit: Limit | None = None  # of the rule that decided, when one did
+    near: str = ""  # of a document below the limit of a duplicate: the reason it would have been lost for
+
+    @property
+    def key(self) -> Key:
+        """What a label on it names: (document id, reason, near)."""
+        return self.record.id, KEPT if self.near else self.record.reason, self.near
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """The sample of one reason; "kept" is a sample of all that was kept, "changed" of those with another text."""
+    """The sample of one reason; "kept" is a sample of all that was kept, "changed" of those with another text,
+    "below" of those that are nearly a duplicate of another."""
 
     reason: str
     outcome: str
@@ -72,10 +82,11 @@ def collect(dataset: Dataset, reasons: Iterable[str] = (), number: int = 10, see
     """A seeded sample per reason, each document beside what it is to be compared with.
 
     Without `reasons`: all of the stage, and "kept" and "changed" unless the stage only looks for duplicates, where a
-    document that stayed can't be judged alone. Raises ValueError for a reason that the stage does not have.
+    document that stayed can't be judged alone; there, "below".
+    Raises ValueError for a reason that the stage does not have.
     """
     lost, wanted = sample.reasons_of(dataset), list(dict.fromkeys(reasons))
-    if unknown := [reason for reason in wanted if reason not in (*lost, KEPT, CHANGED)]:
+    if unknown := [reason for reason in wanted if reason not in (*lost, KEPT, CHANGED, BELOW)]:
         raise ValueError(f"{dataset.stage}: no document was lost for {', '.join(unknown)}; {available(dataset)}")
     records = {
         reason: list(sample.read(dataset, sample.choose(dataset, files, number, seed), outcome, reason).values())
@@ -90,13 +101,15 @@ def collect(dataset: Dataset, reasons: Iterable[str] = (), number: int = 10, see
     for reason, choose in ((KEPT, _kept), (CHANGED, _changed)):
         if reason in wanted or (not wanted and not only_duplicates):
             groups += choose(dataset, number, seed)
+    if BELOW in wanted or not wanted:
+        groups += _below(dataset, number, seed)
     return groups
 
 
 def available(dataset: Dataset) -> str:
     """The reasons there are, for a message."""
     counts = [f"{reason} ({sample.num_rows(files):,})" for reason, (_, files) in sample.reasons_of(dataset).items()]
-    return f"reasons: {', '.join([*counts, KEPT, CHANGED])}"
+    return f"reasons: {', '.join([*counts, KEPT, CHANGED, BELOW])}"
 
 
 def partner_of(record: Record) -> str | None:
@@ -139,6 +152,21 @@ def _changed(dataset: Dataset, number: int, seed: int) -> list[Group]:
             if id_ in before and not same_text(before[id_], record)
         ]
     return [Group(reason=CHANGED, outcome=KEPT, count=None, cases=cases[:number])] if cases else []
+
+
+def _below(dataset: Dataset, number: int, seed: int) -> list[Group]:
+    """A sample of the documents that stayed and are nearly a duplicate of another that stayed."""
+    pairs, order = near.near_pairs(dataset), sample.orders(seed)
+    chosen = sorted(pairs.values(), key=lambda pair: order(pair.id))[:number]
+    places = sample.locate(dataset, sample.tables_of(dataset), (id_ for p in chosen for id_ in (p.id, p.other)))
+    records = sample.read(dataset, places.values(), KEPT, BELOW)
+    cases = []
+    for pair in chosen:
+        facts = {"near": pair.other, "similarity": pair.similarity, **pair.facts}
+        record = dataclasses.replace(records[pair.id], evidence=facts)
+        case = Case(record=record, beside=records[pair.other], relation=BELOW, near=near.REASONS[dataset.stage])
+        cases.append(case)
+    return [Group(reason=BELOW, outcome=KEPT, count=len(pairs), cases=cases)] if cases else []
 
 
 def same_text(before: Record, after: Record) -> bool:

@@ -98,8 +98,9 @@ kept one that should have gone.</div>
 <div class="scroll"><table>
 <tr><th>reason</th><th class="n">documents</th><th class="n">labelled</th><th class="n">wrong</th>
 <th class="n">rate (95 %)</th><th class="n">estimated wrong</th></tr>
-{% for row in rates.lost + [rates.kept] %}
-<tr><td class="name"><a href="#{{ row.reason }}">{{ row.reason }}</a></td><td class="n">{{ row.count|count }}</td>
+{% for row in rates.lost + [rates.kept] + rates.near %}
+<tr><td class="name">{% if row.outcome == "kept" and row.reason != "kept" %}kept, near {{ row.reason }}
+{%- else %}<a href="#{{ row.reason }}">{{ row.reason }}</a>{% endif %}</td><td class="n">{{ row.count|count }}</td>
 <td class="n">{{ row.labelled|count }}</td><td class="n">{{ row.wrong|count }}</td>
 <td class="n">{{ row.rate|percent }}</td><td class="n">{{ row.estimated|numbers }}</td></tr>
 {% endfor %}
@@ -132,7 +133,9 @@ def render(dataset: Dataset, groups: Sequence[Group], max_chars: int) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(count=lambda n: f"{n:,}", percent=measuring.percent, numbers=measuring.numbers)
+    environment.filters.update(
+        count=lambda n: "–" if n is None else f"{n:,}", percent=measuring.percent, numbers=measuring.numbers
+    )
     known = {key: label.verdict for key, label in labelling.load(dataset).by_key.items()}
     view: dict[str, Any] = {"stage": dataset.stage, "groups": shown, "rates": measuring.measure(dataset)}
     return environment.from_string(PAGE).render(

@@ -7,7 +7,8 @@ limits: the distances of the strata's Wilson limits from their rates, added in s
 
 A rate stands for all documents of the reason as long as those labelled were sampled (`danlu review` does; a file made
 otherwise may not be). Kept documents shown because they nearly broke a rule are no sample of what was kept: they are
-counted apart, and only the "kept" sample gives the miss rate.
+counted apart, and only the "kept" sample gives the miss rate. Documents just below the limit of a duplicate are a
+sample of all those (`near.py`): how many of them should have gone is told, what no search brought together is not.
 
 ref   Wilson 1927, J. Am. Stat. Assoc. 22; Zou, Huang & Zhang 2009, Comput. Stat. Data Anal. 53 (MOVER for strata)
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.review import labels as labelling
+from tasks.review import near as below
 from tasks.review import sample
 from tasks.review.labels import RIGHT, UNSURE, WRONG, Label
 from tasks.review.sample import CHANGED, KEPT
@@ -129,12 +131,13 @@ def measure(dataset: Dataset) -> ErrorRates:
         rate_of(reason, outcome, sample.num_rows(files), by_reason[reason])
         for reason, (outcome, files) in sample.reasons_of(dataset).items()
     ]
+    num_below = len(below.near_pairs(dataset)) if any(r in below.REASONS.values() for r in near) else None
     num_kept = sample.num_rows(sample.tables_of(dataset))
     return ErrorRates(
         stage=dataset.stage,
         lost=lost,
         kept=rate_of(KEPT, KEPT, num_kept, by_reason[KEPT]),
-        near=[rate_of(reason, KEPT, None, found) for reason, found in sorted(near.items())],
+        near=[rate_of(reason, KEPT, num_below, found) for reason, found in sorted(near.items())],
         changed=rate_of(CHANGED, KEPT, None, by_reason[CHANGED]),
         wrongly_lost=total(rate.estimated for rate in lost if rate.estimated),
         num_not_reviewed=sum(rate.count or 0 for rate in lost if not rate.labelled),

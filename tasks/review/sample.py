@@ -28,6 +28,7 @@ from tasks.store.manifest import FileEntry
 
 KEPT, DROPPED, QUARANTINED = "kept", "dropped", "quarantined"
 CHANGED = "changed"  # a reason to look at a kept document: the stage made another text of it
+BELOW = "below"  # another: it is nearly a duplicate of one that was kept too
 ROLES = {"removed": DROPPED, "quarantine": QUARANTINED}
 MAX_CHARS = 200_000  # of a text, MAX_BYTES of a quarantined record: no reviewer reads further
 MAX_BYTES = 4096
@@ -49,7 +50,7 @@ class Record:
 
     id: str
     outcome: str  # kept, dropped, quarantined
-    reason: str  # "kept" or "changed" for a kept one
+    reason: str  # "kept", "changed" or "below" for a kept one
     source: str
     language: str
     origin: str  # file, record number, byte offset

@@ -12,13 +12,14 @@ from tasks.report.text import visible, visible_bytes
 from tasks.review import beside
 from tasks.review.beside import Case
 from tasks.review.passages import Passage, differences, shorten, with_span
-from tasks.review.sample import KEPT, Record
+from tasks.review.sample import BELOW, KEPT, Record
 
 HEX_BYTES = 32
 MAX_FACT_CHARS = 400
 RELATIONS = {
     beside.DUPLICATE: "kept in its place",
     beside.NEAR: "kept, nearest to the limit",
+    BELOW: "kept as well, nearly alike",
     beside.SIMILAR: "kept, of the same kind",
     beside.BEFORE: "as the stage was given it",
 }
@@ -38,7 +39,7 @@ def sides(case: Case, stage: str, max_chars: int) -> list[Side]:
     """The document to judge, and what stands beside it, if anything."""
     record, other = case.record, case.beside
     marked = _marked(case, max_chars)
-    key = {"id": record.id, "stage": stage, "reason": record.reason, "near": ""}
+    key = dict(zip(("id", "reason", "near"), case.key, strict=True)) | {"stage": stage}
     title = record.outcome if record.outcome == record.reason else f"{record.outcome}: {record.reason}"
     facts = _facts(record) + [(name, shown(value)) for name, value in record.evidence.items()]
     found = [Side(title=title, facts=facts, passages=marked[0], key=key)]
@@ -90,7 +91,7 @@ def _is_comparable(case: Case) -> bool:
     if case.relation == beside.BEFORE and case.beside:
         lengths = sorted((len(case.record.text), len(case.beside.text)))
         return lengths[0] * 2 > lengths[1]
-    return case.relation == beside.DUPLICATE
+    return case.relation in (beside.DUPLICATE, BELOW)
 
 
 def _text(record: Record, max_chars: int) -> list[Passage]:

@@ -112,3 +112,8 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
 def own_chain(tmp_path: Path) -> dict[str, Dataset]:
     """To be labelled."""
     return run_chain(tmp_path / "store")
+
+
+@pytest.fixture(scope="module", name="prose")
+def prose_fixture() -> Callable[[int, int], str]:
+    return prose
