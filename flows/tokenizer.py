@@ -27,7 +27,7 @@ from flows.options import (
     open_dataset,
 )
 
-MIN_WIDTH = 170
+MIN_WIDTH = 190
 SIZES = "32000,64000,85000,128000"
 
 
@@ -161,7 +161,7 @@ def compare_table(comparison: dict[str, Any]) -> Table:
     table = Table(title="bytes per token by language, on held-out text", box=SIMPLE, padding=(0, 1, 0, 0))
     heads = [*groups, *(f"{g} in bytes" for g in groups), "tokens/char zh", "tokens/word en", "Rényi 2.5"]
     for column in ("vocabulary", *heads, "used", f"bf16 MB ({comparison['hidden_size']})", "fit s", "encode MB/s"):
-        table.add_column(column, justify="left" if column == "vocabulary" else "right")
+        table.add_column(column, justify="left" if column == "vocabulary" else "right", no_wrap=column == "vocabulary")
     for row in rows:
         seconds = row["seconds"]
         table.add_row(

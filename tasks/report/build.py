@@ -16,7 +16,7 @@ from typing import Any
 
 import markupsafe
 
-from tasks.report import figures, measure, samples
+from tasks.report import figures, measure, samples, vocabulary
 from tasks.report.curves import panels, read_metrics
 from tasks.report.plots import draw
 from tasks.report.template import render_page
@@ -28,9 +28,9 @@ from tasks.store.dataset import Dataset
 
 CONTENTS = (  # (id of the section, what must be there for it)
     ("account", "account"), ("decay", "decay_by_source"), ("lengths", "lengths"), ("review", "reviewed"),
-    ("tokens", "tokens_by_source"), ("figures", "facts"), ("training", "curves"), ("evaluation", "evaluation"),
-    ("samples", "generated"), ("dropped", "dropped"), ("quarantined", "quarantined"), ("lineage", ""),
-    ("configuration", ""), ("reproduce", "command"),
+    ("tokens", "tokens_by_source"), ("vocabulary", "vocabulary_sizes"), ("figures", "facts"),
+    ("training", "curves"), ("evaluation", "evaluation"), ("samples", "generated"), ("dropped", "dropped"),
+    ("quarantined", "quarantined"), ("lineage", ""), ("configuration", ""), ("reproduce", "command"),
 )  # fmt: skip
 ALWAYS = ("lineage", "configuration")
 LOST = ("ingest", *figures.CLEANING[1:], "mix")  # the stages that may drop or quarantine
@@ -80,7 +80,7 @@ def collect(
     measured: Mapping[str, measure.Bytes],
 ) -> dict[str, Any]:
     """All that the template shows, as plain values."""
-    unknown = sorted(datasets.keys() - set(figures.STAGES))
+    unknown = sorted(datasets.keys() - {*figures.STAGES, *figures.BESIDE})
     if unknown:
         raise ValueError(f"no stage is called {', '.join(unknown)}; stages: {', '.join(figures.STAGES)}")
     present = {stage: datasets[stage] for stage in figures.STAGES if stage in datasets and stage != "report"}
@@ -97,6 +97,7 @@ def collect(
         "reviewed": reviewed(present),
         "lengths": present["filter"].manifest.facts.get("lengths") if "filter" in present else None,
         **token_view(present.get("shards")),
+        **vocabulary_view(datasets.get(vocabulary.STAGE)),
         "facts": [(stage, rows) for stage, d in present.items() if (rows := fact_rows(d))],
         **training_view(present.get("train"), vocab_size(present)),
         "evaluation": evaluation,
@@ -167,6 +168,19 @@ def token_view(shards: Dataset | None) -> dict[str, Any]:
     """Tokens per source and language, summed over the sidecars of the token shards."""
     totals = measure.token_sums(shards) if shards else {"source": {}, "language": {}}
     return {f"tokens_by_{axis}": figures.token_lines(groups) for axis, groups in totals.items()}
+
+
+def vocabulary_view(compared: Dataset | None) -> dict[str, Any]:
+    """The vocabulary experiment, where there was one."""
+    comparison = load_json(compared, "comparison.json")
+    if not comparison:
+        return {"vocabulary_sizes": None, "vocabulary_rows": [], "vocabulary_groups": [], "vocabulary_curves": []}
+    return {
+        "vocabulary_sizes": comparison,
+        "vocabulary_rows": vocabulary.rows(comparison),
+        "vocabulary_groups": vocabulary.groups(comparison),
+        "vocabulary_curves": [(p.title, markupsafe.Markup(draw(p))) for p in vocabulary.panels(comparison)],
+    }
 
 
 def training_view(train: Dataset | None, vocab_size: int | None) -> dict[str, Any]:
@@ -275,7 +289,7 @@ STAGE = Stage(
     module=__name__,
     config=ReportConfig,
     inputs=("ingest",),
-    optional_inputs=figures.STAGES[1:-1],
+    optional_inputs=(*figures.STAGES[1:-1], *figures.BESIDE),
     run=run,
     beside=labels.digests,
     summary="Write one self-contained HTML report of every stage that ran.",

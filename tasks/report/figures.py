@@ -22,6 +22,7 @@ STAGES = (
     "ingest", "decode", "extract", "language", "filter", "exact_dedup", "minhash_dedup", "semantic_dedup",
     "decontaminate", "mix", "tokenizer", "shards", "train", "evaluate", "export", "report",
 )  # fmt: skip
+BESIDE = ("tokenizer_compare",)  # no stage of the pipeline, but shown where a store has it
 CLEANING = STAGES[: STAGES.index("mix")]  # the stages whose losses are decay
 
 Axis = Literal["source", "language"]
@@ -174,6 +175,7 @@ def plain(view: Mapping[str, Any]) -> dict[str, Any]:
         "tokens_by_source": view["tokens_by_source"],
         "tokens_by_language": view["tokens_by_language"],
         "evaluation": view["evaluation"],
+        "vocabulary_sizes": view["vocabulary_sizes"],
     }
     for name in ("decay_by_source", "decay_by_language"):
         result[name] = [{**dataclasses.asdict(row), "rate": row.rate} for row in view[name]]

@@ -100,6 +100,28 @@ MACROS = """
 </table></div>
 {%- endmacro %}
 
+{%- macro vocabulary_table(rows, groups, hidden_size) %}
+<div class="scroll"><table>
+<tr><th>vocabulary</th>{% for group in groups %}<th class="n">bytes/token {{ group }}</th>{% endfor %}
+<th class="n">tokens/word en</th><th class="n">Rényi</th><th class="n">pieces used</th>
+<th class="n">embedding, bf16 ({{ hidden_size }} wide)</th></tr>
+{% for row in rows %}
+<tr><td class="name">{{ row.name|shown(60) }}</td>
+{% if row.note %}<td colspan="{{ groups|length + 4 }}">{{ row.note }}</td>
+{% else %}
+{% for group in groups %}{% set found = row.groups.get(group) %}
+<td class="n">{% if found %}<b>{{ "%.3f"|format(found.bytes_per_token) }}</b>
+<span class="soft">({{ "%.3f %%"|format(100 * found.byte_fallback_rate) }})</span>{% else %}–{% endif %}</td>
+{% endfor %}
+{% set en = row.groups.get("en") %}
+<td class="n">{{ "%.2f"|format(en.tokens_per_word) if en and en.tokens_per_word else "–" }}</td>
+<td class="n">{{ row.renyi_efficiency|figure }}</td><td class="n">{{ percent(row.used_share) }}</td>
+<td class="n">{{ row.embedding_bytes.bf16|size if row.embedding_bytes else "–" }}</td>
+{% endif %}</tr>
+{% endfor %}
+</table></div>
+{%- endmacro %}
+
 {%- macro score_table(rows, first) %}
 <div class="scroll"><table>
 {{ head(first, ["documents", "tokens", "loss", "perplexity", "bits per byte", "not scored"]) }}

@@ -1,4 +1,4 @@
-"""Training curves as inline SVG, byte for byte the same for the same points.
+"""Curves as inline SVG, byte for byte the same for the same points.
 
 Only numbers are drawn: names of sources and corpus text never enter a plot (the fonts of the machine that draws
 need not know the script), they are HTML beside it. Axis text stays `<text>`, so it follows the page's font and its
@@ -20,8 +20,9 @@ from typing import Any
 Point = tuple[float, float]
 
 MAX_POINTS = 800  # twice the pixels that a phone has across
+MAX_TICKS = 6  # more are chosen by the axis
 INK = "#0a0b0c"  # a colour that no series uses: replaced by currentColor, so the page's theme decides
-COLOURS = ("#c2410c", "#2563eb", "#0d9488", "#9333ea")  # readable on white and on near-black
+COLOURS = ("#c2410c", "#2563eb", "#0d9488", "#9333ea", "#be123c", "#4d7c0f")  # readable on white and on near-black
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.family": ["DejaVu Sans"],
@@ -44,6 +45,8 @@ class Panel:
     log_scale: bool = False
     reference: float | None = None  # a horizontal dashed line, e.g. ln(vocab_size) for the loss
     reference_label: str = ""
+    x_label: str = "step"
+    log_x: bool = False
 
 
 def thin(points: Sequence[Point], max_points: int = MAX_POINTS) -> list[Point]:
@@ -65,7 +68,7 @@ def draw(panel: Panel) -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     series = {label: thin(points) for label, points in panel.series.items()}
     settings: Any = {**STYLE, "svg.hashsalt": f"danlu {panel.title}"}
@@ -87,8 +90,16 @@ def draw(panel: Panel) -> str:
         positive = all(y > 0 for points in series.values() for _, y in points)
         if panel.log_scale and positive:
             axes.set_yscale("log")
-        axes.set_xlabel("step", labelpad=2)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.set_xlabel(panel.x_label, labelpad=2)
+        if panel.log_x:
+            axes.set_xscale("log")
+            places = sorted({x for points in series.values() for x, _ in points})
+            if len(places) <= MAX_TICKS:
+                axes.set_xticks(places)
+                axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.margins(x=0.01)
         axes.grid(True, color=INK, alpha=0.12, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)

@@ -20,7 +20,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 
 PAGE = """
 {%- from "macros" import account_table, decay_table, error_table, length_table, token_table, score_table %}
-{%- from "macros" import key_values, lost_records %}
+{%- from "macros" import key_values, lost_records, vocabulary_table %}
 <!doctype html>
 <html lang="en">
 <head>
@@ -102,6 +102,23 @@ and the length that a share of them does not exceed, in characters.</p>
 <section id="tokens"><h2>Tokens</h2>
 <p class="soft">In the token shards, each document's end-of-document token included.</p>
 {{ token_table(tokens_by_source, "source") }}{{ token_table(tokens_by_language, "language") }}
+</section>
+{% endif %}
+
+{% if vocabulary_sizes %}
+{% set advice = vocabulary_sizes.recommendation %}
+<section id="vocabulary"><h2>Vocabulary sizes</h2>
+<p class="soft">Each size fitted to samples that share no document, all measured on the same held-out text. In
+brackets: tokens that spell a character in bytes, or stand for an unknown one.</p>
+{% if advice.size %}<p><b>{{ advice.size|count }} pieces:</b> {{ advice.reason }}.
+{% if advice.samples_agree is not none %}{{ "Both samples conclude the same." if advice.samples_agree
+  else "The samples conclude differently: " ~ advice.by_sample.values()|map("count")|join(", ") ~ "." }}{% endif %}</p>
+{% else %}<p>{{ advice.reason }}</p>{% endif %}
+{{ vocabulary_table(vocabulary_rows, vocabulary_groups, vocabulary_sizes.hidden_size) }}
+<div class="plots">
+{% for title, svg in vocabulary_curves %}<figure><figcaption>{{ title }}</figcaption>{{ svg }}</figure>
+{% endfor %}
+</div>
 </section>
 {% endif %}
 

@@ -74,10 +74,14 @@ class Published:
         tokenizer.no_padding()
         self.vocab_size = tokenizer.get_vocab_size()
         model = json.loads(self.path.read_text(encoding="utf-8"))["model"]
-        unknown = tokenizer.token_to_id(model.get("unk_token") or "") if model.get("unk_token") else model.get("unk_id")
         self.unknown = np.zeros(self.vocab_size, dtype=bool)
+        name = model.get("unk_token")
+        unknown = tokenizer.token_to_id(name) if name else model.get("unk_id")
         if unknown is not None:
             self.unknown[unknown] = True
+        else:
+            for piece, number in tokenizer.get_vocab().items():
+                self.unknown[number] = is_partial(bytes(BYTE_OF[char] for char in piece if char in BYTE_OF))
         self._encode = lambda texts: [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
     def _open_tiktoken(self) -> None:
@@ -93,6 +97,25 @@ class Published:
         )
         self.vocab_size = encoding.max_token_value + 1
         self.unknown = np.zeros(self.vocab_size, dtype=bool)
-        for token, rank in ranks.items():  # byte BPE knows no unknowns: a lone byte above ASCII is part of a character
-            self.unknown[rank] = len(token) == 1 and token[0] >= 0x80
+        for token, rank in ranks.items():
+            self.unknown[rank] = is_partial(token)
         self._encode = lambda texts: [encoding.encode_ordinary(text) for text in texts]
+
+
+def is_partial(token: bytes) -> bool:
+    """Whether a token of byte BPE is less than whole characters: what comes nearest to unknown there."""
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The letters that byte-level BPE files write bytes with: printable ones themselves, the rest from U+0100 on."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF = byte_alphabet()
