@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from tasks.continued import take_over
 from tasks.shards.files import token_files
 from tasks.shards.splits import TRAIN, VALIDATION
-from tasks.stage import Stage, StageRun
+from tasks.stage import Stage, StageRun, stage_key
 from tasks.store.dataset import Dataset
 from tasks.tokenizer.model import CONTROL_PIECES, Tokenizer
 from training.config import RunSpec, TrainConfig
@@ -131,6 +132,7 @@ def has_a_sample(shards: Dataset, seq_len: int) -> bool:
 def run(run: StageRun) -> None:
     spec = build_spec(run)
     steps = spec.train.steps
+    take_over(run.work_dir(), stage_key(STAGE, run.config, run.inputs)[1], spec)
 
     def on_progress(row: dict[str, Any]) -> None:
         if row["kind"] == "step":

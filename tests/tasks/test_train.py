@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tasks.store.filesystem import Store
 from tasks.train import STAGE
 from tasks.trained import load_model, load_state
 from training.config import ModelConfig, TrainConfig
+from training.data.config import ComponentConfig, DataConfig, PhaseConfig, SkipConfig
 from training.indexed import IndexedWriter
 
 VOCAB_SIZE = 97
@@ -98,3 +100,33 @@ def test_another_store_gives_the_same_digest_and_other_data_another(store, tmp_p
     assert not cached
     assert again.digest == first.digest
     assert train(Store(str(tmp_path / "other")), CONFIG, seed=5)[0].digest != first.digest
+
+
+def test_a_change_that_begins_later_goes_on_from_the_earlier_run_and_ends_as_if_started_so(store, tmp_path: Path):
+    train(store, CONFIG)  # leaves checkpoints at steps 8 and 12
+    skipping = DataConfig(skip=(SkipConfig(documents=("train0-3", "train1-7"), from_step=8, reason="a loss spike"),))
+    config = dataclasses.replace(CONFIG, data=skipping)
+    continued, _ = train(store, config)
+    [event] = [row for row in rows_of(continued, "events.jsonl") if row["kind"] == "continued"]
+    assert event["step"] == 8
+    assert [row["step"] for row in rows_of(continued, "metrics.jsonl") if row["kind"] == "step"] == list(range(1, 13))
+    fresh, _ = train(Store(str(tmp_path / "other")), config)
+    assert not [row for row in rows_of(fresh, "events.jsonl") if row["kind"] == "continued"]
+    assert continued.digest == fresh.digest
+    assert continued.digest != train(store, CONFIG)[0].digest
+
+
+def test_a_mixture_is_read_and_what_came_of_it_is_in_the_facts(tmp_path: Path):
+    components = {"law": ComponentConfig(sources=("law",)), "web": ComponentConfig()}
+    phases = (PhaseConfig(steps=6, shares={"web": 1.0}), PhaseConfig(shares={"law": 0.5, "web": 0.5}))
+    data = DataConfig(components=components, phases=phases)
+    dataset, _ = train(Store(str(tmp_path)), dataclasses.replace(CONFIG, data=data))
+    law, web = dataset.manifest.facts["mixture"]
+    assert (law["component"], law["samples"] + web["samples"]) == ("law", 96)
+    assert abs(law["samples"] - 24) < 12  # half of 48; the run ends within a block of 256
+    assert law["epochs"] == law["samples"] / ((law["tokens"] - 1) // 16)
+
+
+def rows_of(dataset: Dataset, name: str) -> list[dict]:
+    with dataset.open(name) as file:
+        return [json.loads(line) for line in file.read().splitlines()]

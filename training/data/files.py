@@ -9,6 +9,7 @@ out   int32 tokens; DocumentSpan
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class TokenFiles:
         self.tokens = [reader.tokens.view(np.ndarray) for reader in self.readers]  # slices a memmap 4 times as fast
         self.file_ends = np.cumsum([reader.num_tokens for reader in self.readers], dtype=np.int64)
         self.ends = self.file_ends.tolist()
+        self.bases = np.append(0, self.file_ends[:-1])
         self.num_tokens = self.ends[-1]
         self.sidecar = functools.lru_cache(maxsize=64)(self._read_sidecar)
 
@@ -61,7 +63,7 @@ class TokenFiles:
 
     def copy(self, out: np.ndarray, start: int) -> None:
         """Fill `out` (int32) with the tokens from global token `start` on."""
-        file, done = int(np.searchsorted(self.file_ends, start, side="right")) if len(self.ends) > 1 else 0, 0
+        file, done = bisect.bisect_right(self.ends, start), 0
         while done < len(out):
             begin = start + done - self.base(file)
             piece = self.tokens[file][begin : begin + len(out) - done]
