@@ -29,12 +29,18 @@ BATCH_ROWS = 64
 EVIDENCE_BYTES = 1 << 20  # of a damaged file or row group
 
 
-def read_parquet(file: IO[bytes], outcomes: Outcomes) -> Iterator[Outcome]:
-    """The rows of a Parquet file (`file` can seek)."""
+def open_table(file: IO[bytes], source: SourceConfig) -> tuple[pq.ParquetFile, str]:
+    """A Parquet file (`file` can seek) and its column of text. Raises BadRecord, or what pyarrow raises."""
+    table = pq.ParquetFile(file, page_checksum_verification=True)
+    column = text_field(dict.fromkeys(table.schema_arrow.names), source)
+    _check_type(table.schema_arrow.field(column))
+    return table, column
+
+
+def read_parquet(file: IO[bytes], outcomes: Outcomes, first: int = 0, end: int | None = None) -> Iterator[Outcome]:
+    """The rows of a Parquet file, of its row groups [first, end)."""
     try:
-        table = pq.ParquetFile(file, page_checksum_verification=True)
-        column = text_field(dict.fromkeys(table.schema_arrow.names), outcomes.source)
-        _check_type(table.schema_arrow.field(column))
+        table, column = open_table(file, outcomes.source)
     except BadRecord as bad:
         yield outcomes.quarantined(_bytes_at(file, 0, EVIDENCE_BYTES), bad.reason, f"{bad} (a whole Parquet file)")
         return
@@ -42,8 +48,10 @@ def read_parquet(file: IO[bytes], outcomes: Outcomes) -> Iterator[Outcome]:
         yield outcomes.quarantined(_bytes_at(file, 0, EVIDENCE_BYTES), "bad_parquet", f"not readable: {error}")
         return
     columns = [column, *(n for n in _other_columns(outcomes.source) if n in table.schema_arrow.names and n != column)]
-    for index in range(table.num_row_groups):
+    for index in range(first, table.num_row_groups if end is None else end):
+        next_record = outcomes.num_records + table.metadata.row_group(index).num_rows
         yield from _row_group(table, index, column, columns, file, outcomes)
+        outcomes.num_records = next_record  # rows that were lost keep their numbers
 
 
 def _other_columns(source: SourceConfig) -> tuple[str, ...]:

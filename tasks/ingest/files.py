@@ -23,6 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import glob_translate
 
 from tasks.ingest.config import IngestConfig, SourceConfig
+from tasks.ingest.ranges import Cut, line_cuts, row_group_cuts
 
 HASH_THREADS = 4
 CHUNK_BYTES = 1 << 20
@@ -40,6 +41,7 @@ class RawFile:
     size: int
     sha256: str  # of the bytes as they lie there; "unreadable: …" when they cannot be read
     error: str | None = None  # why not
+    cuts: tuple[Cut, ...] = ()  # where a large file is cut into parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,7 @@ def list_files(config: IngestConfig) -> list[RawFile]:
         is_file = fs.isfile(root)
         with ThreadPoolExecutor(HASH_THREADS) as threads:
             paths = [file_path(root, item.path, is_file) for item in found]
-            hashes = threads.map(partial(_hash, fs), paths, [item.error for item in found])
-            for item, (sha256, size, error) in zip(found, hashes, strict=True):
-                files.append(RawFile(source=source.name, path=item.path, size=size, sha256=sha256, error=error))
+            files += threads.map(partial(_hash, fs, source, config.shard_bytes), paths, found)
     return files
 
 
@@ -159,21 +159,37 @@ def chosen(found: list[Found], source: SourceConfig) -> list[Found]:
     return sorted(taken, key=lambda f: f.path)
 
 
-def _hash(fs: Any, path: str, error: str | None) -> tuple[str, int, str | None]:
-    """Digest, size and error of a file."""
+def _hash(fs: Any, source: SourceConfig, part_bytes: int, path: str, item: Found) -> RawFile:
+    """A listed file with its digest and cuts, or its error."""
+    error = item.error
     if error is None:
         try:
-            digest, size = hashlib.sha256(), 0
-            with fs.open(path, "rb") as file:
-                while chunk := file.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    size += len(chunk)
-            return digest.hexdigest(), size, None
+            digest, size, cuts = _read_through(fs, source, part_bytes, path, item.path)
+            return RawFile(source=source.name, path=item.path, size=size, sha256=digest, cuts=cuts)
         except (ConnectionError, TimeoutError):  # of the machine, not of the data: the stage fails and is run again
             raise
         except OSError as failure:
             error = _describe(failure)
-    return f"unreadable: {error}", 0, error
+    return RawFile(source=source.name, path=item.path, size=0, sha256=f"unreadable: {error}", error=error)
+
+
+def _read_through(
+    fs: Any, source: SourceConfig, part_bytes: int, path: str, name: str
+) -> tuple[str, int, tuple[Cut, ...]]:
+    """Digest, size and cuts of a file."""
+    digest, size = hashlib.sha256(), 0
+    with fs.open(path, "rb") as file:
+        chunk = file.read(CHUNK_BYTES)
+        is_parquet = chunk.startswith(b"PAR1")
+        lines = line_cuts(chunk, name, source, part_bytes) if len(chunk) >= min(part_bytes, CHUNK_BYTES) else None
+        while chunk:
+            digest.update(chunk)
+            size += len(chunk)
+            if lines:
+                lines.feed(chunk)
+            chunk = file.read(CHUNK_BYTES)
+        cuts = row_group_cuts(file, source, part_bytes) if is_parquet and size > part_bytes else ()
+    return digest.hexdigest(), size, lines.finish() if lines else cuts
 
 
 def _describe(error: OSError) -> str:

@@ -18,13 +18,14 @@ import orjson
 from tasks.document import Outcome
 from tasks.ingest.config import SourceConfig
 from tasks.ingest.outcomes import Outcomes
-from tasks.ingest.sniff import SNIFF_BYTES, media_type_of
+from tasks.ingest.sniff import JSON_LINES, SNIFF_BYTES, SOURCE_CODE, extension_of, is_binary, media_type_of
 from tasks.ingest.stream import Stream
 
 TEXT_FIELDS = ("text", "content", "raw_content")  # the first that is there; any other: name it in `text_field`
 LICENCE_FIELDS = ("license", "licence")
 NAME_FIELDS = ("path", "file_name", "filename")  # of the document itself: its extension tells code from prose
 CODE_VALUES = frozenset(("code", "text/x-source"))
+MAX_FIRST_LINE = 1 << 20  # of a file that may be JSON lines under another name
 
 
 class BadRecord(ValueError):
@@ -35,10 +36,20 @@ class BadRecord(ValueError):
         self.reason = reason
 
 
+def is_json_lines(head: bytes, name: str, source: SourceConfig) -> bool:
+    """Whether a file is JSON lines, by its name or its first line; `head`: its first MAX_FIRST_LINE bytes."""
+    extension, sample = extension_of(name), head[:SNIFF_BYTES]
+    if extension in JSON_LINES and not is_binary(sample):
+        return True
+    may_be = extension == "json" or extension not in SOURCE_CODE
+    begins = sample.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    return may_be and begins and is_record_line(head.split(b"\n", 1)[0], source)
+
+
 def read_json_lines(stream: Stream, outcomes: Outcomes) -> Iterator[Outcome]:
-    """The records of a JSON-lines file."""
+    """The records of a JSON-lines file, or of a range of one."""
     limit = outcomes.config.max_record_bytes
-    if stream.peek(3) == b"\xef\xbb\xbf":
+    if stream.position == 0 and stream.peek(3) == b"\xef\xbb\xbf":
         stream.read(3)
     while not stream.at_end():
         offset = stream.position

@@ -1,9 +1,10 @@
 """Units of work: which files are read together. A pure function of the sources and their sorted files.
 
-A file of `small_file_bytes` or more is a part of its own. Smaller ones are grouped along the sorted list; a group
-ends after a file whose path's hash says so, not after a count. So a new file changes the group it falls into, and
-where it ends one, that group splits in two; no other group is disturbed. The caps on a group only cut what chance
-left too long.
+A file of `small_file_bytes` or more is a part of its own, or several where it is large and can be cut (`ranges`), so
+that one file keeps all workers busy, here and in the stages that read its shards. Smaller files are grouped along the
+sorted list; a group ends after a file whose path's hash says so, not after a count. So a new file changes the group it
+falls into, and where it ends one, that group splits in two; no other group is disturbed. The caps on a group only cut
+what chance left too long.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from tasks.ingest.config import IngestConfig, SourceConfig
 from tasks.ingest.files import RawFile, list_files, path_hash
+from tasks.ingest.ranges import ranges_of
 from tasks.settings import to_dict
 from tasks.stage import Part
 from tasks.store.filesystem import digest_of
@@ -27,7 +29,9 @@ def plan_parts(config: IngestConfig, files: Sequence[RawFile]) -> list[Part]:
     parts: list[Part] = []
     for source in config.sources:
         own = [file for file in files if file.source == source.name]
-        parts += [_part(source, group) for group in group_files(own, config)]
+        for group in group_files(own, config):
+            whole, first = _part(source, group), group[0]
+            parts += _ranges(whole, first) if first.cuts and first.size >= config.small_file_bytes else [whole]
     return parts
 
 
@@ -60,6 +64,19 @@ def _part(source: SourceConfig, files: list[RawFile]) -> Part:
         inputs=(source_digest(source), *(f"{file.path}={file.sha256}" for file in files)),
         payload={"source": source.name, "files": [(file.path, file.error) for file in files]},
     )
+
+
+def _ranges(whole: Part, file: RawFile) -> list[Part]:
+    """The part of one file, cut."""
+    return [
+        Part(
+            name=f"{whole.name}-{index:05d}",
+            step=whole.step,
+            inputs=(*whole.inputs, repr(part)),
+            payload={**whole.payload, "range": part},
+        )
+        for index, part in enumerate(ranges_of(file.cuts))
+    ]
 
 
 def _slug(name: str) -> str:

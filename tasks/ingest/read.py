@@ -14,23 +14,15 @@ from typing import IO
 from tasks.document import Outcome
 from tasks.ingest.columns import read_parquet
 from tasks.ingest.config import IngestConfig, SourceConfig
-from tasks.ingest.jsonl import BadRecord, is_record_line, parse, read_json_array, read_json_lines
+from tasks.ingest.jsonl import MAX_FIRST_LINE, BadRecord, is_json_lines, parse, read_json_array, read_json_lines
 from tasks.ingest.outcomes import Outcomes
-from tasks.ingest.sniff import (
-    JSON_LINES,
-    SNIFF_BYTES,
-    SOURCE_CODE,
-    container_of,
-    extension_of,
-    is_binary,
-    media_type_of,
-)
+from tasks.ingest.ranges import Range, events_between
+from tasks.ingest.sniff import SNIFF_BYTES, container_of, extension_of, is_binary, media_type_of
 from tasks.ingest.stream import CHUNK_BYTES, Event, Stream, file_events
 from tasks.ingest.tar import read_tar
 from tasks.ingest.unpack import UNPACK, compression_of
 from tasks.ingest.warc import read_warc
 
-MAX_FIRST_LINE = 1 << 20  # of a file that may be JSON lines under another name
 MAX_NESTING = 3  # compression around compression: .tar.gz.zst
 
 
@@ -44,6 +36,20 @@ def read_file(file: IO[bytes], name: str, source: SourceConfig, config: IngestCo
     else:
         found = _read_events(file_events(file), name, outcomes, inside_archive=False)
     yield from _at_least_one(found, outcomes)
+
+
+def read_range(
+    file: IO[bytes], name: str, source: SourceConfig, config: IngestConfig, part: Range
+) -> Iterator[Outcome]:
+    """The outcomes of one range of a file that `ranges` has cut, numbered as in the whole file."""
+    outcomes = Outcomes(source, config, name)
+    outcomes.num_records = part.start.records
+    head = file.read(4)
+    file.seek(0)
+    if head == b"PAR1":
+        yield from read_parquet(file, outcomes, part.start.at, part.end)
+    else:
+        yield from read_json_lines(Stream(events_between(file, part.start.at, part.end), part.start.at), outcomes)
 
 
 def _read_events(events: Iterable[Event], name: str, outcomes: Outcomes, *, inside_archive: bool) -> Iterator[Outcome]:
@@ -98,22 +104,12 @@ def _read_text(stream: Stream, head: bytes, name: str, outcomes: Outcomes) -> It
     extension = extension_of(name)
     if not head and stream.at_end():
         yield outcomes.quarantined(b"", "empty_file", "the file is empty")
-    elif extension in JSON_LINES and not is_binary(head):
+    elif is_json_lines(stream.peek(MAX_FIRST_LINE), name, outcomes.source):
         yield from read_json_lines(stream, outcomes)
-    elif head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and _may_be_lines(extension):
-        first = stream.peek(MAX_FIRST_LINE).split(b"\n", 1)[0]
-        if is_record_line(first, outcomes.source):
-            yield from read_json_lines(stream, outcomes)
-        else:
-            yield from _read_document(stream, outcomes, name)
     elif extension == "json" and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         yield from _read_array(stream, name, outcomes)
     else:
         yield from _read_document(stream, outcomes, name)
-
-
-def _may_be_lines(extension: str) -> bool:
-    return extension == "json" or extension not in SOURCE_CODE
 
 
 def _read_array(stream: Stream, name: str, outcomes: Outcomes) -> Iterator[Outcome]:

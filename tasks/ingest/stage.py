@@ -13,7 +13,7 @@ from tasks.ingest.config import IngestConfig
 from tasks.ingest.files import RawFile, file_path, list_files, open_source
 from tasks.ingest.outcomes import Outcomes
 from tasks.ingest.parts import digests_of, plan_parts
-from tasks.ingest.read import read_file
+from tasks.ingest.read import read_file, read_range
 from tasks.stage import PartWriter, Stage, StageRun
 
 # The listing that the key of a run was made from, until the run takes it: files are hashed once, and what is read is
@@ -30,8 +30,10 @@ def raw_inputs(config: IngestConfig) -> dict[str, str]:
 
 
 def read_part(payload: dict[str, Any], config: IngestConfig, writer: PartWriter) -> None:
-    """Read the files of one part."""
-    writer.shard_bytes = config.shard_bytes
+    """Read the files of one part, or the range of one."""
+    part = payload.get("range")
+    # A range is a shard: it was cut by the bytes of the file, and a little more or less makes no second one.
+    writer.shard_bytes = 2 * config.shard_bytes if part else config.shard_bytes
     source = config.source(payload["source"])
     fs, root = open_source(source)
     is_file = fs.isfile(root)
@@ -40,7 +42,8 @@ def read_part(payload: dict[str, Any], config: IngestConfig, writer: PartWriter)
             writer.put(unreadable(Outcomes(source, config, path), error))
             continue
         with fs.open(file_path(root, path, is_file), "rb") as file:
-            for outcome in read_file(file, path, source, config):
+            found = read_range(file, path, source, config, part) if part else read_file(file, path, source, config)
+            for outcome in found:
                 writer.put(outcome)
 
 

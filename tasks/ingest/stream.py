@@ -43,12 +43,12 @@ def file_events(file: IO[bytes]) -> Iterator[Event]:
 class Stream:
     """Buffered reads over events."""
 
-    def __init__(self, events: Iterable[Event]):
+    def __init__(self, events: Iterable[Event], position: int = 0):
         self._events = iter(events)
         self._buffer = bytearray()
         self._marks: list[tuple[int, int]] = []  # (position in this stream, offset in the file) of members
         self._ended = False
-        self.position = 0  # of the next byte to be read
+        self.position = position  # of the next byte to be read
         self.damage: Damage | None = None  # why the last read stopped short; set to None to go on
 
     def _fill(self) -> bool:
