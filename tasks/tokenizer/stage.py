@@ -5,18 +5,18 @@ sums depend on it. The export is compared with the model on 1,000 documents of t
 
 in    Document of the mix stage (read only: the tokenizer keeps and drops none)
 out   tokenizer.model (SentencePiece), hf/ (what transformers loads)
-facts target and realised share of the sample, bytes per token and byte-fallback rate by language group
+facts target and realised shares of the sample (characters) and of the vocabulary (pieces, each with the group that uses
+      it most), bytes per token and byte-fallback rate by group, ids of the markers that documents begin with
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,10 +26,12 @@ from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
 from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.export import huggingface_files, mismatches
+from tasks.tokenizer.measures import byte_pieces, measure
 from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 from tasks.tokenizer.prepare import CharCounts, count_characters
 from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
 from tasks.tokenizer.train import Fitted, fit
+from tasks.tokenizer.vocabulary import Row
 
 NUM_CHECKED = 1000  # documents on which the export must agree
 MAX_MEASURED_CHARS = 1_000_000  # per group: enough for three digits of bytes per token
@@ -101,7 +103,7 @@ def run(run: StageRun) -> None:
         "special_ids": {"unk": UNK_ID, "bos": BOS_ID, "eos": EOS_ID, "pad": PAD_ID},
         **vocabulary_facts(fitted, config),
         "sample": sample_facts(rows, targets),
-        "groups": {group: measure(tokenizer, rows, group) for group in targets},
+        "groups": measure(tokenizer, measured_texts(rows, targets), *byte_pieces(tokenizer))["groups"],
     }
     run.progress(1, 1, f"{tokenizer.vocab_size:,} pieces")
 
@@ -142,7 +144,7 @@ def corpus_characters(store: Store, folder: str, counted: list[PartResult]) -> d
     return {group: dict(counts) for group, counts in sorted(total.items())}
 
 
-def sample_rows(store: Store, folder: str, sampled: list[PartResult]) -> Iterator[tuple[str, str, int]]:
+def sample_rows(store: Store, folder: str, sampled: list[PartResult]) -> Iterator[Row]:
     """(group, text, times) of the sample, in the order of the shards."""
     for entry in (entry for result in sampled for entry in result.files):
         with store.open(f"{folder}/{entry.name}") as file:
@@ -151,7 +153,7 @@ def sample_rows(store: Store, folder: str, sampled: list[PartResult]) -> Iterato
                     yield row["group"], row["text"], row["times"]
 
 
-def check_export(tokenizer: Tokenizer, files: dict[str, bytes], rows: list[tuple[str, str, int]], config: Any) -> None:
+def check_export(tokenizer: Tokenizer, files: dict[str, bytes], rows: list[Row], config: Any) -> None:
     """Raise RuntimeError when the export encodes a document of the sample differently."""
     texts = [text for _, text, _ in rows[:: max(1, len(rows) // NUM_CHECKED)]]
     if wrong := mismatches(tokenizer, files, texts):
@@ -161,7 +163,7 @@ def check_export(tokenizer: Tokenizer, files: dict[str, bytes], rows: list[tuple
         )
 
 
-def sample_facts(rows: list[tuple[str, str, int]], targets: dict[str, float]) -> dict[str, Any]:
+def sample_facts(rows: list[Row], targets: dict[str, float]) -> dict[str, Any]:
     chars: Counter[str] = Counter()
     for group, text, times in rows:
         chars[group] += len(text) * times
@@ -170,22 +172,15 @@ def sample_facts(rows: list[tuple[str, str, int]], targets: dict[str, float]) ->
     return {"num_documents": len(rows), "num_chars": chars.total(), "groups": shares}
 
 
-def measure(tokenizer: Tokenizer, rows: list[tuple[str, str, int]], group: str) -> dict[str, float]:
-    """How well the vocabulary fits one group of the sample."""
-    texts, chars = [], 0
-    for text in (text for g, text, _ in rows if g == group):
-        texts.append(text[: MAX_MEASURED_CHARS - chars])
-        chars += len(texts[-1])
-        if chars >= MAX_MEASURED_CHARS:
-            break
-    is_byte = np.array([tokenizer.processor.is_byte(i) for i in range(tokenizer.vocab_size)])
-    ids = np.concatenate([*tokenizer.encode_batch(texts), np.empty(0, np.int32)])
-    num_bytes, num_tokens = sum(len(text.encode()) for text in texts), max(len(ids), 1)
-    return {
-        "bytes_per_token": num_bytes / num_tokens,
-        "chars_per_token": chars / num_tokens,
-        "byte_fallback_rate": float(is_byte[ids].sum()) / num_tokens,
-    }
+def measured_texts(rows: list[Row], groups: Iterable[str]) -> dict[str, list[str]]:
+    """The first texts of each group, up to MAX_MEASURED_CHARS."""
+    texts: dict[str, list[str]] = {group: [] for group in groups}
+    left = dict.fromkeys(texts, MAX_MEASURED_CHARS)
+    for group, text, _ in rows:
+        if left[group] > 0:
+            texts[group].append(text[: left[group]])
+            left[group] -= len(text)
+    return texts
 
 
 STAGE = Stage(
