@@ -24,7 +24,7 @@ from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_st
 from torch import Tensor
 
 from training.config import TrainConfig
-from training.engine import ParameterState, StepResult, build_optimizer, fresh_state, set_lr, split
+from training.engine import ParameterState, StepResult, build_optimizer, fresh_state, model_inputs, set_lr
 from training.model import Decoder
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -78,8 +78,7 @@ class DeepSpeedEngine:
     def train_step(self, batches: Sequence[Tensor], lr: float) -> StepResult:
         total = 0.0
         for batch in batches:
-            tokens_BT, targets_BT = split(batch.to(self.device))
-            loss = self.engine(tokens_BT, targets_BT)
+            loss = self.engine(*model_inputs(batch.to(self.device), self.config))
             self.engine.backward(loss)
             total += loss.item()
             if self.engine.is_gradient_accumulation_boundary():
@@ -100,7 +99,7 @@ class DeepSpeedEngine:
     @torch.no_grad()
     def evaluate(self, batch: Tensor) -> float:
         self.engine.eval()
-        loss = self.engine(*split(batch.to(self.device))).item()
+        loss = self.engine(*model_inputs(batch.to(self.device), self.config)).item()
         self.engine.train()
         return loss
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from training.config import TrainConfig
-from training.model import Decoder
+from training.model import Decoder, documents_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,15 @@ class Engine(Protocol):
 def split(batch: Tensor) -> tuple[Tensor, Tensor]:
     """(inputs, targets) of a batch of seq_len + 1 tokens."""
     return batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
+
+
+def model_inputs(batch: Tensor, config: TrainConfig) -> tuple[Tensor, ...]:
+    """What `Decoder.forward` takes for a batch of seq_len + 1 tokens: inputs, targets and, with `document_masks`, the
+    document of each input."""
+    tokens_BT, targets_BT = split(batch)
+    if not config.document_masks:
+        return tokens_BT, targets_BT
+    return tokens_BT, targets_BT, documents_in(tokens_BT, config.eos_id)
 
 
 def build_optimizer(module: Decoder, config: TrainConfig) -> torch.optim.AdamW:
@@ -106,9 +115,9 @@ class TorchEngine:
         return StepResult(total / len(batches), norm, skipped)
 
     def loss(self, batch: Tensor) -> Tensor:
-        tokens_BT, targets_BT = split(batch.to(self.device))
+        inputs = model_inputs(batch.to(self.device), self.config)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            return self.module(tokens_BT, targets_BT)
+            return self.module(*inputs)
 
     @torch.no_grad()
     def evaluate(self, batch: Tensor) -> float:

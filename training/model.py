@@ -5,7 +5,7 @@ export renames nothing (training/hugging_face.py). Attention goes through scaled
 machine's fused kernel. Each parameter is initialised from a generator seeded by (seed, its own name): equal at any
 world size, and a layer added at the end leaves the others as they were.
 
-in    tokens_BT int64, and targets_BT for the loss
+in    tokens_BT int64, targets_BT for the loss, and documents_BT where packed documents shall not see each other
 out   logits_BTV, or the mean next-token cross-entropy in fp32
 ref   Touvron et al. 2023 (LLaMA), arXiv:2302.13971; Su et al. 2021 (RoPE), arXiv:2104.09864; Shazeer 2020 (SwiGLU),
       arXiv:2002.05202; Ainslie et al. 2023 (GQA), arXiv:2305.13245
@@ -53,6 +53,25 @@ def rotate(x_BNTH: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
     return x_BNTH * cos_TH + torch.cat((-second, first), dim=-1) * sin_TH
 
 
+def documents_in(tokens_BT: Tensor, eos_id: int) -> Tensor:
+    """int64 (B, T), ascending along a row: which document a token is of. EOS begins a document, as it does when one
+    is scored alone (tasks/evaluate.py), so the first token of a text is predicted from EOS and from nothing else."""
+    return (tokens_BT == eos_id).long().cumsum(1)
+
+
+def document_mask(documents_BT: Tensor) -> Tensor:
+    """bool (B, 1, T, T): whether a token (row) sees another (column): of its own document and not after it."""
+    return (documents_BT.unsqueeze(2) == documents_BT.unsqueeze(1)).tril().unsqueeze(1)
+
+
+def document_positions(documents_BT: Tensor) -> Tensor:
+    """int64 (B, T): the place of each token in its document, from 0."""
+    places_BT = torch.arange(documents_BT.shape[1], device=documents_BT.device).expand_as(documents_BT)
+    begins_BT = torch.ones_like(documents_BT, dtype=torch.bool)
+    begins_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
+    return places_BT - (places_BT * begins_BT).cummax(1).values
+
+
 class Attention(nn.Module):
     """Causal self-attention with num_kv_heads key and value heads shared by groups of query heads."""
 
@@ -67,7 +86,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
 
-    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor, mask_B1TT: Tensor | None = None) -> Tensor:
         batch, tokens, _ = x_BTD.shape
         q_BTNH = self.q_proj(x_BTD).view(batch, tokens, -1, self.head_dim)
         k_BTKH = self.k_proj(x_BTD).view(batch, tokens, -1, self.head_dim)
@@ -77,7 +96,12 @@ class Attention(nn.Module):
         q_BNTH = rotate(q_BTNH.transpose(1, 2), cos_TH, sin_TH)
         k_BKTH = rotate(k_BTKH.transpose(1, 2), cos_TH, sin_TH)
         y_BNTH = F.scaled_dot_product_attention(
-            q_BNTH, k_BKTH, v_BTKH.transpose(1, 2), is_causal=True, enable_gqa=q_BNTH.shape[1] != k_BKTH.shape[1]
+            q_BNTH,
+            k_BKTH,
+            v_BTKH.transpose(1, 2),
+            attn_mask=mask_B1TT,
+            is_causal=mask_B1TT is None,
+            enable_gqa=q_BNTH.shape[1] != k_BKTH.shape[1],
         )
         return self.o_proj(y_BNTH.transpose(1, 2).reshape(batch, tokens, -1))
 
@@ -103,8 +127,8 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = FeedForward(config)
 
-    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
-        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), cos_TH, sin_TH)
+    def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor, mask_B1TT: Tensor | None = None) -> Tensor:
+        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), cos_TH, sin_TH, mask_B1TT)
         return x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
 
 
@@ -118,12 +142,18 @@ class Trunk(nn.Module):
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, documents_BT: Tensor | None = None) -> Tensor:
         x_BTD = self.embed_tokens(tokens_BT)
         cos_TH, sin_TH = rotary_table(tokens_BT.shape[1], self.config, tokens_BT.device)
         cos_TH, sin_TH = cos_TH.to(x_BTD.dtype), sin_TH.to(x_BTD.dtype)
+        mask_B1TT = None
+        if documents_BT is not None:
+            mask_B1TT = document_mask(documents_BT)
+            positions_BT = document_positions(documents_BT)
+            # (B, 1, T, H): broadcast over the heads
+            cos_TH, sin_TH = cos_TH[positions_BT].unsqueeze(1), sin_TH[positions_BT].unsqueeze(1)
         for layer in self.layers:
-            x_BTD = layer(x_BTD, cos_TH, sin_TH)
+            x_BTD = layer(x_BTD, cos_TH, sin_TH, mask_B1TT)
         return self.norm(x_BTD)
 
 
@@ -138,8 +168,12 @@ class Decoder(nn.Module):
         self.model = Trunk(config)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(self, tokens_BT: Tensor, targets_BT: Tensor | None = None) -> Tensor:
-        x_BTD = self.model(tokens_BT)
+    def forward(
+        self, tokens_BT: Tensor, targets_BT: Tensor | None = None, documents_BT: Tensor | None = None
+    ) -> Tensor:
+        """`documents_BT` numbers the document of each token (see `documents_in`); without it all tokens of a row are
+        one text."""
+        x_BTD = self.model(tokens_BT, documents_BT)
         head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         logits_BTV = F.linear(x_BTD, head)
         if targets_BT is None:

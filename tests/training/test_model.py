@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from training.config import ModelConfig
 from training.hugging_face import from_hugging_face, hugging_face_config, to_hugging_face
-from training.model import Decoder, initialise
+from training.model import Decoder, documents_in, initialise
 
 SHAPE = {"vocab_size": 101, "hidden_size": 48, "num_layers": 3, "num_heads": 6, "num_kv_heads": 2}
 
@@ -68,3 +68,27 @@ def test_a_shape_that_cannot_be_is_refused_by_its_key():
         ModelConfig(num_heads=6, num_kv_heads=4)
     with pytest.raises(ValueError, match="hidden_size"):
         ModelConfig(hidden_size=50, num_heads=6)
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_kv_heads": 6}])
+def test_packed_documents_with_masks_have_the_logits_that_each_has_alone(changes):
+    eos, generator = 2, torch.Generator().manual_seed(1)
+    texts = [torch.randint(3, 101, (length,), generator=generator) for length in (9, 1, 17)]
+    alone = [torch.cat((torch.tensor([eos]), text)) for text in texts]
+    packed = torch.cat(alone)[None]
+    model = build(**changes)
+    with torch.no_grad():
+        whole = model(packed, documents_BT=documents_in(packed, eos))[0]
+        parts = torch.cat([model(text[None])[0] for text in alone])
+        seen = model(packed)[0]
+    assert torch.allclose(whole, parts, atol=1e-5)
+    assert not torch.allclose(seen[10:], parts[10:], atol=1e-3), "without masks the second document sees the first"
+
+
+def test_a_row_of_one_document_has_the_same_loss_with_and_without_masks():
+    tokens = torch.randint(3, 101, (2, 21), generator=torch.Generator().manual_seed(1))
+    model = build()
+    with torch.no_grad():
+        plain = model(tokens[:, :-1], tokens[:, 1:])
+        masked = model(tokens[:, :-1], tokens[:, 1:], documents_in(tokens[:, :-1], eos_id=2))
+    assert torch.allclose(plain, masked, atol=1e-6)
