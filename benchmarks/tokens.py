@@ -37,7 +37,7 @@ from benchmarks.clean import DATA, ROOT, Memory, cpu_seconds, measure, peer_pyth
 PEER = ROOT / "benchmarks" / "peers" / "tokens.py"
 GROUPS = ("zh", "en", "code")
 SECTIONS = ("speed", "memory", "loader")
-SHARD_BYTES = 8_000_000  # of text in one Parquet file
+SHARD_BYTES = 32_000_000  # of text in one Parquet file
 BATCH = 256
 NODE_TOKENS = 8 * 55_000  # tokens/s of 8 GPUs that train a 1B model
 SEQ_LEN, BATCH_SAMPLES, BATCHES = 2048, 64, 300

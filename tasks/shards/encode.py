@@ -8,18 +8,21 @@ Row i of the sidecar belongs to sequence i:
     offset                  int64, its first token in the .bin, in tokens
     crc32                   uint32 of its token bytes: names the document when a byte has flipped
 
-Works by columns: of a document there is one Python string, for SentencePiece, and its ids. A part streams, so memory
-does not grow with the shard.
+Training documents are encoded in the one pass that also draws the splits; candidates for validation wait in a sidecar
+until it is known which of them are left out (near.py). Works by columns: of a document there is one Python string, for
+SentencePiece, and its ids. A part streams, so memory does not grow with the shard.
 
-in    shard of the mix, tokenizer, Side (tasks/shards/near.py)
+in    shard of the mix, tokenizer
 out   the files of both splits; {"counts": [[split, source, language, what, number] …]}
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import tempfile
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +33,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.document import Document, Dropped
-from tasks.shards.near import Side
-from tasks.shards.splits import SPLITS, TRAIN, VALIDATION, ShardsConfig
+from tasks.shards.near import CANDIDATES, SIGNATURES, signature_column
+from tasks.shards.splits import TRAIN, VALIDATION, ShardsConfig, draws, signatures
 from tasks.stage import PartWriter
-from tasks.store.dataset import Dataset
+from tasks.store.dataset import BATCH_ROWS, Dataset
 from tasks.store.tables import from_batch
 from tasks.tokenizer.model import EOS_ID, Tokenizer
 from training.indexed import TOKEN, IndexedWriter
@@ -86,64 +89,99 @@ class SplitWriter:
 
 
 def encode_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWriter) -> dict[str, Any]:
-    """Step "encode": one shard of the mix."""
-    tokenizer = Tokenizer.load(Dataset.load(payload["tokenizer"]).local("tokenizer.model"))
-    side: Side = payload["side"]
+    """Step "encode": the training documents of one shard of the mix, and the sidecars that near.py reads."""
+    tokenizer = loaded(**payload["tokenizer"])
+    signed: list[pa.RecordBatch] = []
+    candidates: list[pa.RecordBatch] = []
     with tempfile.TemporaryDirectory(prefix="danlu-shards-") as folder:
-        splits = {split: SplitWriter(split, Path(folder)) for split in SPLITS}
-        for batch, validation in batches_with_side(payload, side, config, writer):
-            encode_batch(batch, validation, tokenizer, splits, writer)
-        tables = {split: each.publish(writer) for split, each in splits.items()}
-    counts = [row for split, table in tables.items() for row in count_rows(split, table)]
-    for _, source, language, what, number in counts:
-        if what == "documents":
-            writer.count_input(source, language, number)
+        train, start = SplitWriter(TRAIN, Path(folder)), 0
+        for batch in Dataset.load(payload["dataset"]).batches(payload["shard"], [*NAMES, "text"]):
+            rows = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
+            start += batch.num_rows
+            batch = without_empty(batch.append_column("row", rows), writer)
+            if config.validation_fraction:
+                batch, of_validation, signatures_of_train = divided(batch, config)
+                candidates.append(of_validation)
+                signed.append(signatures_of_train)
+            add_texts(batch, tokenizer, train)
+        counts = finished(train, writer)
+    for kind, schema, batches in (("signatures", SIGNATURES, signed), ("candidates", CANDIDATES, candidates)):
+        if any(batch.num_rows for batch in batches):
+            writer.table(kind, pa.Table.from_batches(batches, schema=schema))
     return {"counts": counts}
 
 
-def batches_with_side(
-    payload: dict[str, Any], side: Side, config: ShardsConfig, writer: PartWriter
-) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-    """The documents that are not left out, and for each whether it is of the validation split."""
-    draws = np.ones(0)
-    if side.splits is not None:
-        with writer.store.open(f"{writer.folder}/{side.splits}") as file:
-            draws = pq.read_table(file, columns=["draw"])["draw"].to_numpy()
-    columns = None if side.left_out else [*NAMES, "text"]  # a document that is left out is written whole
+def validation_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWriter) -> dict[str, Any]:
+    """Step "validation": the candidates of one shard, but for those left out."""
+    tokenizer = loaded(**payload["tokenizer"])
+    left_out: dict[int, dict[str, Any]] = payload["left_out"]
+    for document, row in documents_at(Dataset.load(payload["dataset"]), payload["shard"], sorted(left_out)):
+        writer.put(Dropped(document=document, reason=NEAR_TRAIN, evidence=left_out[row]))
+    out = pa.array(sorted(left_out), pa.int64())
+    with tempfile.TemporaryDirectory(prefix="danlu-shards-") as folder:
+        validation = SplitWriter(VALIDATION, Path(folder))
+        with writer.store.open(f"{writer.folder}/{payload['candidates']}") as file:
+            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=[*NAMES, "text", "row"]):
+                add_texts(batch.filter(pc.invert(pc.is_in(batch["row"], value_set=out))), tokenizer, validation)
+        return {"counts": finished(validation, writer)}
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(store: str, folder: str) -> Tokenizer:
+    """The tokenizer of a dataset, loaded once for all parts of a process: the folder is named by its key."""
+    return Tokenizer.load(Dataset.load({"store": store, "folder": folder}).local("tokenizer.model"))
+
+
+def without_empty(batch: pa.RecordBatch, writer: PartWriter) -> pa.RecordBatch:
+    """The batch without documents that have no text, which are counted as dropped."""
+    filled = pc.greater(pc.binary_length(batch["text"]), 0)
+    if pc.all(filled).as_py():
+        return batch
+    for row in batch.filter(pc.invert(filled)).select(NAMES).to_pylist():
+        writer.count_input(row["source"], row["language"], dropped=EMPTY)
+    return batch.filter(filled)
+
+
+def divided(batch: pa.RecordBatch, config: ShardsConfig) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
+    """The training documents of a batch, the candidates for validation, the signatures of the former."""
+    signed, counts = signatures(batch["text"])
+    drawn = draws(batch["text"], signed, counts, config.split_seed)
+    validation, comparable = drawn < config.validation_fraction, counts > 0
+    column = signature_column(signed, comparable)
+    whole = batch.append_column("signature", column)
+    compared = ~validation & comparable if config.validation_max_jaccard is not None else np.zeros(len(counts), bool)
+    return (
+        batch.filter(pa.array(~validation)),
+        whole.select(CANDIDATES.names).filter(pa.array(validation)),
+        whole.select(SIGNATURES.names).filter(pa.array(compared)),
+    )
+
+
+def add_texts(batch: pa.RecordBatch, tokenizer: Tokenizer, split: SplitWriter) -> None:
+    """Encode the documents of a batch, none of which is empty, into a split."""
+    if batch.num_rows:
+        num_bytes = pc.binary_length(batch["text"]).cast(pa.int64())
+        split.add(batch.select(NAMES), num_bytes, tokenizer.encode_batch(batch["text"].to_pylist()))
+
+
+def finished(split: SplitWriter, writer: PartWriter) -> list[list[Any]]:
+    """Publish the files of a split and count its documents."""
+    counts = count_rows(split.split, split.publish(writer))
+    for _, source, language, what, number in counts:
+        if what == "documents":
+            writer.count_input(source, language, number)
+    return counts
+
+
+def documents_at(dataset: Dataset, shard: str, rows: list[int]) -> Iterator[tuple[Document, int]]:
+    """Whole documents of a shard, by ascending row numbers."""
     start = 0
-    for batch in Dataset.load(payload["dataset"]).batches(payload["shard"], columns):
-        stop = start + batch.num_rows
-        validation = draws[start:stop] < config.validation_fraction if len(draws) else np.zeros(batch.num_rows, bool)
-        out = [row - start for row in side.left_out if start <= row < stop]
-        for row in out:
-            [document] = from_batch(batch.slice(row, 1))
+    for batch in dataset.batches(shard) if rows else ():
+        for row in rows[bisect_left(rows, start) : bisect_left(rows, start + batch.num_rows)]:
+            [document] = from_batch(batch.slice(row - start, 1))
             assert isinstance(document, Document)
-            writer.put(Dropped(document=document, reason=NEAR_TRAIN, evidence=side.left_out[start + row]))
-        if out:
-            stay = np.ones(batch.num_rows, dtype=bool)
-            stay[out] = False
-            batch, validation = batch.filter(pa.array(stay)), validation[stay]
-        yield batch, validation
-        start = stop
-
-
-def encode_batch(
-    batch: pa.RecordBatch,
-    validation: np.ndarray,
-    tokenizer: Tokenizer,
-    splits: dict[str, SplitWriter],
-    writer: PartWriter,
-) -> None:
-    """Documents of a batch to the writers of their splits; those without a token are counted as dropped."""
-    ids = tokenizer.encode_batch(batch["text"].to_pylist())
-    names, num_bytes = batch.select(NAMES), pc.binary_length(batch["text"]).cast(pa.int64())
-    filled = np.fromiter(map(len, ids), np.int64, len(ids)) > 0
-    for row in np.flatnonzero(~filled).tolist():
-        writer.count_input(names["source"][row].as_py(), names["language"][row].as_py(), dropped=EMPTY)
-    for split, chosen in ((TRAIN, filled & ~validation), (VALIDATION, filled & validation)):
-        if (rows := np.flatnonzero(chosen)).size:
-            taken = pa.array(rows)
-            splits[split].add(names.take(taken), num_bytes.take(taken), [ids[row] for row in rows.tolist()])
+            yield document, row
+        start += batch.num_rows
 
 
 def count_rows(split: str, sidecar: pa.Table) -> list[list[Any]]:

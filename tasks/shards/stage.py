@@ -1,12 +1,12 @@
 """The shards stage: documents to token ids, ready for training.
 
 Each mix shard becomes, per split, a pair of token files and a sidecar (`encode.py`). Every document ends with EOS.
-A new mix shard adds files and redoes none of the token files, as long as the tokenizer is the same and no validation
-document resembles what is new (`near.py`). The files are a function of mix, tokenizer and config.
+A new mix shard adds files and redoes no training file, as long as the tokenizer is the same, and of validation only
+those with a document that resembles what is new. The files are a function of mix, tokenizer and config.
 
-    sign      draws and signatures of each document (splits.py)
-    compare   validation documents that resemble a training document
-    encode    token files
+    encode       each document to its split (splits.py); token files of the training documents
+    compare      candidates for validation that resemble a training document (near.py)
+    validation   token files of the others
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import logging
 from collections import Counter
 from typing import Any
 
-from tasks.shards.encode import encode_part
-from tasks.shards.near import sides
+from tasks.shards.encode import encode_part, validation_part
+from tasks.shards.near import left_out, sidecar_of
 from tasks.shards.splits import SPLITS, TRAIN, VALIDATION, ShardsConfig
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.filesystem import digest_of
@@ -28,20 +28,23 @@ log = logging.getLogger(__name__)
 def run(run: StageRun) -> None:
     mix, tokenizer = run.inputs["mix"], run.inputs["tokenizer"]
     model = next(f for f in tokenizer.files("artifact") if f.name == "tokenizer.model")
-    side_of = sides(run)
     given = {"dataset": mix.reference(), "tokenizer": tokenizer.reference()}
-    settings = {name: getattr(run.config, name) for name in ("validation_fraction", "split_seed")}
-    parts = [
-        Part(
-            name=shard.stem,
-            step="encode",
-            inputs=(shard.sha256, model.sha256, digest_of(sorted(side_of[shard.name].left_out.items()))),
-            payload={**given, "shard": shard.name, "side": side_of[shard.name]},
-            settings=settings,
-        )
-        for shard in mix.shards
-    ]
-    results = run.parts(encode_part, parts)
+    encoded = run.parts(
+        encode_part,
+        [
+            Part(name=s.stem, step="encode", inputs=(s.sha256, model.sha256), payload={**given, "shard": s.name})
+            for s in mix.shards
+        ],
+    )
+    near = left_out(run, encoded) if run.config.validation_max_jaccard is not None else {}
+    parts = []
+    for shard, result in zip(mix.shards, encoded, strict=True):
+        if name := sidecar_of(result, "candidates"):
+            rows = near.get(shard.name, {})
+            payload = {**given, "shard": shard.name, "candidates": name, "left_out": rows}
+            inputs = (shard.sha256, model.sha256, digest_of(sorted(rows.items())))
+            parts.append(Part(name=shard.stem, step="validation", inputs=inputs, payload=payload))
+    results = [*encoded, *run.parts(validation_part, parts)]
     totals: Counter[tuple[str, ...]] = Counter()
     for result in results:
         for *key, number in result.result["counts"]:
@@ -51,7 +54,7 @@ def run(run: StageRun) -> None:
         "vocab_size": tokenizer.manifest.facts["vocab_size"],
         "tokenizer": {"digest": tokenizer.digest, "model_sha256": model.sha256},
         "dtype": "int32",
-        "left_out": sum(len(side.left_out) for side in side_of.values()),  # of validation, for its likeness to training
+        "left_out": sum(map(len, near.values())),  # of validation, for their likeness to training
     }
     check_splits(run.output.facts["splits"], run.config)
 
