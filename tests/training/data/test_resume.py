@@ -55,14 +55,13 @@ CONFIGS = {
 @st.composite
 def readings(draw):
     """(global batch, world size, micro batch) of stretches that add up to LENGTH samples, a restart at each."""
-    left, stretches = LENGTH // 12, []
-    while left:
-        twelves = draw(st.integers(1, min(left, 60)))
-        world = draw(st.sampled_from([1, 2, 3, 4, 6, 12]))
-        share = 12 * twelves // world
-        micro = draw(st.sampled_from([m for m in range(1, share + 1) if share % m == 0]))
-        stretches.append((12 * twelves, world, micro))
-        left -= twelves
+    ends = sorted(draw(st.sets(st.integers(1, LENGTH // 12 - 1), max_size=5)))
+    stretches = []
+    for begin, end in itertools.pairwise([0, *ends, LENGTH // 12]):
+        world_size = draw(st.sampled_from([1, 2, 3, 4, 6, 12]))
+        share = 12 * (end - begin) // world_size
+        micro_batch_size = draw(st.sampled_from([1, 12 // world_size, share]))
+        stretches.append((12 * (end - begin), world_size, micro_batch_size))
     return stretches
 
 
@@ -71,7 +70,7 @@ def test_any_world_size_micro_batch_and_restarts_give_the_uninterrupted_stream(o
     whole = open_mixed(CONFIGS[name], num_steps=200)
     straight = np.stack([whole.sample(i) for i in range(LENGTH)])
 
-    @settings(max_examples=10, deadline=None, derandomize=True)
+    @settings(max_examples=20, deadline=None, derandomize=True)
     @given(readings())
     def check(stretches):
         consumed, pieces = 0, []
