@@ -37,6 +37,7 @@ from flows.options import (
 )
 from flows.order import STAGES
 from flows.review import review
+from flows.shards import verify
 from flows.tokenizer import compare
 from flows.train_quality import train_quality
 from tasks.settings import ConfigError
@@ -362,6 +363,7 @@ def gc(
 # Commands below a stage's own: stage -> {command: function}, so `danlu tokenizer compare`
 BELOW_STAGES: dict[str, dict[str, Callable[..., None]]] = {
     "tokenizer": {"compare": compare},
+    "shards": {"verify": verify},
 }
 
 
