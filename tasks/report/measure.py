@@ -78,8 +78,8 @@ def token_sums(shards: Dataset) -> dict[str, dict[str, Counter[str]]]:
     """Documents, tokens, held-out tokens and bytes by source and by language, from the sidecars of the token shards."""
     totals: dict[str, dict[str, Counter[str]]] = {"source": {}, "language": {}}
     for entry in shards.manifest.files:
-        if not entry.name.endswith(".parquet"):
-            continue
+        if not (entry.name.endswith(".parquet") and entry.name.startswith(("train/", "validation/"))):
+            continue  # what tells splits apart lies beside them, in folders of its own
         held_out = entry.name.startswith("validation/")
         for batch in shards.batches(entry, ["source", "language", "num_tokens", "num_bytes"]):
             table = pa.Table.from_batches([batch])
