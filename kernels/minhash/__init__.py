@@ -7,13 +7,23 @@ from kernels.minhash.reference import is_unspaced, permutations, split_units
 logger = logging.getLogger(__name__)
 
 try:
-    from kernels.minhash.numba import agreement, jaccard, shingle_hashes, shingle_set, shingle_sets, sign, sign_codes
+    from kernels.minhash.numba import (
+        agreement,
+        jaccard,
+        jaccard_pairs,
+        shingle_hashes,
+        shingle_set,
+        shingle_sets,
+        sign,
+        sign_codes,
+    )
 
     IMPLEMENTATION = "numba"
 except ImportError as error:
     from kernels.minhash.reference import (
         agreement,
         jaccard,
+        jaccard_pairs,
         shingle_hashes,
         shingle_set,
         shingle_sets,
@@ -29,6 +39,7 @@ __all__ = [
     "agreement",
     "is_unspaced",
     "jaccard",
+    "jaccard_pairs",
     "permutations",
     "shingle_hashes",
     "shingle_set",

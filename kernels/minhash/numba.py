@@ -148,6 +148,19 @@ def _shared(left, right):
 
 
 @compiled
+def _jaccard_pairs(hashes, offsets, pairs):
+    out = np.zeros(len(pairs), dtype=np.float64)
+    for p in range(len(pairs)):
+        left = hashes[offsets[pairs[p, 0]] : offsets[pairs[p, 0] + 1]]
+        right = hashes[offsets[pairs[p, 1]] : offsets[pairs[p, 1] + 1]]
+        shared = _shared(left, right)
+        union = len(left) + len(right) - shared
+        if union:
+            out[p] = shared / union
+    return out
+
+
+@compiled
 def _agreement(signatures, pairs):
     out = np.empty(len(pairs), dtype=np.float32)
     num_perm = signatures.shape[1]
@@ -214,6 +227,11 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     shared = _shared(left, right)
     union = len(left) + len(right) - shared
     return shared / union if union else 0.0
+
+
+def jaccard_pairs(hashes: np.ndarray, offsets: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """float64 [M]: `jaccard` of pairs (int64 [M, 2]) of the sets that `offsets` int64 [D + 1] bound in `hashes`."""
+    return _jaccard_pairs(hashes, offsets, pairs)
 
 
 def agreement(signatures: np.ndarray, pairs: np.ndarray) -> np.ndarray:

@@ -130,6 +130,12 @@ def jaccard(left: np.ndarray, right: np.ndarray) -> float:
     return shared / union if union else 0.0
 
 
+def jaccard_pairs(hashes: np.ndarray, offsets: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """float64 [M]: `jaccard` of pairs (int64 [M, 2]) of the sets that `offsets` int64 [D + 1] bound in `hashes`."""
+    sets = [hashes[start:stop] for start, stop in itertools.pairwise(offsets)]
+    return np.array([jaccard(sets[left], sets[right]) for left, right in pairs], dtype=np.float64)
+
+
 def agreement(signatures: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """float32 [M]: the estimated Jaccard of each pair of rows (int64 [M, 2]), the share of equal signature values."""
     return (signatures[pairs[:, 0]] == signatures[pairs[:, 1]]).mean(axis=1).astype(np.float32)

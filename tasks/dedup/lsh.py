@@ -180,6 +180,7 @@ class Bands:
         self._spills = [Spill(folder / f"band-{band:03d}.entries") for band in range(bands)]
         self._pending: list[tuple[np.ndarray, np.ndarray]] = []
         self._num_pending = 0
+        self._only_shared = [False] * bands
 
     def add(self, documents: np.ndarray, signatures: np.ndarray) -> None:
         """Spill the bands of `documents` (row numbers)."""
@@ -205,7 +206,11 @@ class Bands:
     def shared(self, band: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """`sorted` without the buckets of one document, which are forgotten: no more may be added."""
         self._spill()
-        yield from self._spills[band].filtered(lambda keys, _: _is_tied(keys))
+        if self._only_shared[band]:
+            yield from self._spills[band].pieces()
+        else:
+            yield from self._spills[band].filtered(lambda keys, _: _is_tied(keys))
+            self._only_shared[band] = True
 
     def round(self, rank: np.ndarray, gone: np.ndarray) -> Iterator[np.ndarray]:
         """Pairs int64 [M, 2] (better-ranked, other) of this round, band by band; `gone` are out of the game.

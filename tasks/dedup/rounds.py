@@ -16,7 +16,7 @@ from tasks.dedup.survivors import Catalogue, elect
 from tasks.stage import PartResult, StageRun
 
 PROPOSED = 1 << 19  # proposals gathered before they are screened: 4 MiB
-SCREENED = 1 << 14  # pairs screened at once: up to 16 MiB of signatures
+SCREENED = 1 << 13  # pairs screened at once: up to 8 MiB of signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,10 @@ class Signatures:
         for start in range(0, len(pairs), SCREENED):
             some = pairs[start : start + SCREENED]
             members = sort_unique(some.ravel())
-            values = np.concatenate([values for _, values in self.rows(members)])
+            values, filled = np.empty((len(members), self.num_perm), dtype=np.uint32), 0
+            for _, found in self.rows(members):
+                values[filled : filled + len(found)] = found
+                filled += len(found)
             estimated[start : start + SCREENED] = minhash.agreement(values, np.searchsorted(members, some))
         return estimated
 
@@ -106,6 +109,7 @@ def find_duplicates(
     gone = np.zeros(len(documents), dtype=bool)
     seen = np.empty(0, dtype=np.int64)  # pairs already compared, as better * N + worse
     similar, values = np.empty(0, dtype=np.int64), np.empty(0)  # those of them that are duplicates, ascending
+    dropped = kept = seen  # after the last round nothing is unsettled: its word is final
     num, proposed, number = max(len(documents), 1), 0, 0
     least = config.threshold - config.estimate_margin
     while spilled.left:
@@ -118,7 +122,7 @@ def find_duplicates(
         alike = found >= config.threshold
         similar, values = np.concatenate([similar, keys[alike]]), np.concatenate([values, found[alike]])
         seen = np.sort(np.concatenate([seen, keys]))
-        dropped, _, _ = elect(_pairs(similar, num), rank, spilled.unsettled)
+        dropped, kept, _ = elect(_pairs(similar, num), rank, spilled.unsettled)
         gone[dropped] = True
         number += 1
     run.output.facts.update(
@@ -129,7 +133,6 @@ def find_duplicates(
         pairs_similar=len(similar),
         rounds=number,
     )
-    dropped, kept, _ = elect(_pairs(similar, num), rank, np.zeros(len(documents), dtype=bool))
     order, by_key = np.argsort(dropped), np.argsort(similar)
     dropped, kept = dropped[order], kept[order]
     values = values[by_key][np.searchsorted(similar[by_key], kept * num + dropped)]

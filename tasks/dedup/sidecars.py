@@ -15,7 +15,7 @@ from tasks.stage import Part, PartResult, PartWriter, StageRun
 from tasks.store.dataset import Dataset
 
 MATRIX = ".u32"  # ends the name of a file of uint32 rows, little-endian, one row a document
-MATRIX_ROWS = 1 << 14  # rows read at once: 8 MiB of 128 values
+MATRIX_ROWS = 1 << 12  # rows read at once: 2 MiB of 128 values
 
 
 def shard_parts(run: StageRun, step: str, settings: dict[str, Any]) -> list[Part]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from tasks.document import Document, Dropped, Kept, Outcome
 
-SURE, DOUBT, GONE = range(3)  # what is known of a document: it stays; it may go; it goes
+SURE, DOUBT, GONE, OPEN = range(4)  # what is known of a document: it stays; it may go; it goes; nothing yet
 
 Decisions = dict[str, dict[str, dict[str, Any]]]  # shard stem -> document id -> evidence
 
@@ -125,24 +124,29 @@ def elect(pairs: np.ndarray, rank: np.ndarray, unsettled: np.ndarray) -> tuple[n
     is in doubt while that hangs on a partner in doubt, or while `unsettled[document]` says that pairs with
     better-ranked documents are still to come. Returns (dropped, kept, in doubt): row numbers; who goes ascends in rank.
     """
-    better, worse = pairs[np.lexsort(rank[pairs].T)].T
-    starts = np.flatnonzero(np.concatenate((np.ones(min(len(worse), 1), bool), worse[1:] != worse[:-1])))
-    state = bytearray(np.where(unsettled, DOUBT, SURE).astype(np.uint8).tobytes())
-    partners, bounds = better.tolist(), [*starts.tolist(), len(worse)]
-    dropped, kept, doubt = [], [], []
-    for document, (start, stop) in zip(worse[starts].tolist(), pairwise(bounds), strict=True):
-        candidates = [p for p in partners[start:stop] if state[p] != GONE]  # they rank better: decided before
-        survivor = next((p for p in candidates if state[p] == SURE), None)
-        if survivor is not None:
-            state[document] = GONE
-            dropped.append(document)
-            kept.append(survivor)
-        elif candidates or unsettled[document]:
-            state[document] = DOUBT
-            doubt.append(document)
-        else:
-            state[document] = SURE
-    return np.array(dropped, np.int64), np.array(kept, np.int64), np.array(doubt, np.int64)
+    pairs = pairs[np.lexsort(rank[pairs].T)]  # by the rank of the document, then of the candidate
+    state = np.where(unsettled, DOUBT, SURE).astype(np.uint8)
+    state[pairs[:, 1]] = OPEN
+    left = pairs  # of documents that are open; a pass for each link of the longest chain of likeness
+    while len(left):
+        starts = _firsts(left[:, 1])
+        documents, known = left[starts, 1], state[left[:, 0]]
+        sure, doubt, still = (np.logical_or.reduceat(known == which, starts) for which in (SURE, DOUBT, OPEN))
+        state[documents[sure]] = GONE
+        settled = ~sure & ~still
+        state[documents[settled]] = np.where(doubt | unsettled[documents], DOUBT, SURE)[settled]
+        left = left[state[left[:, 1]] == OPEN]
+    naming = pairs[(state[pairs[:, 1]] == GONE) & (state[pairs[:, 0]] == SURE)]
+    naming = naming[_firsts(naming[:, 1])]
+    documents = pairs[_firsts(pairs[:, 1]), 1]
+    return naming[:, 1], naming[:, 0], documents[state[documents] == DOUBT]
+
+
+def _firsts(values: np.ndarray) -> np.ndarray:
+    """Where each run of equal values begins."""
+    new = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return np.flatnonzero(new)
 
 
 def greedy(edges: Sequence[tuple[int, int]], rank: np.ndarray, unsettled: np.ndarray) -> tuple[dict[int, int], set]:
