@@ -60,6 +60,12 @@ def documents_of_step(store: Store, pipeline: str, step: int) -> list[dict[str, 
     return rows
 
 
+def steps_of_document(data: TokenDataset, config: TrainConfig, document: str) -> list[int]:
+    """The steps of the run, counted from 1, whose batch holds a token of the document."""
+    samples = data.samples_of(document, stop=config.steps * config.global_batch_size)
+    return sorted({sample // config.global_batch_size + 1 for sample in samples})
+
+
 def replaced_samples(train: Dataset) -> set[int]:
     """The samples that the guards of the run replaced."""
     found: set[int] = set()
@@ -87,8 +93,7 @@ def journey_of_document(store: Store, pipeline: str, stages: tuple[Stage, ...], 
     if current(store, pipeline, "train") is None:
         return journey
     train, data, config = trained(store, pipeline)
-    samples = data.samples_of(document, stop=config.steps * config.global_batch_size)
-    journey["steps"] = sorted({sample // config.global_batch_size + 1 for sample in samples})
+    journey["steps"] = steps_of_document(data, config, document)
     first = journey["steps"][0] if journey["steps"] else None
     saved = train.manifest.facts["checkpoints"]
     journey["checkpoints"] = [name for name in saved if first is not None and int(name.rsplit("-", 1)[-1]) >= first]

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from training import checkpoint as checkpoints
 from training.checkpoint import CheckpointError, find_fault, load_newest
+from training.data.config import DataConfig, SkipConfig
 from training.train import build_engine, train
 
 
@@ -159,3 +160,17 @@ def test_the_state_file_holds_no_time_host_or_path(spec):
     assert (state["step"], state["samples"], state["tokens"]) == (20, 80, 1280)
     assert spec.work_dir not in text
     assert find_fault(Path(spec.work_dir) / "checkpoints" / "step-00000020") is None
+
+
+def test_data_settings_may_change_from_a_later_step_on_and_not_before(spec):
+    found = load_newest(Path(spec.work_dir))
+    assert found is not None
+    assert found.progress.step == 20
+    for from_step, refused in ((19, True), (20, False)):
+        skip = (SkipConfig(documents=("a3",), from_step=from_step),)
+        later = dataclasses.replace(spec, train=dataclasses.replace(spec.train, data=DataConfig(skip=skip)))
+        if refused:
+            with pytest.raises(CheckpointError, match="let the new entries begin at step 20 or later"):
+                checkpoints.check_same_run(found, later)
+        else:
+            checkpoints.check_same_run(found, later)
