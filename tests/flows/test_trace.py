@@ -21,7 +21,7 @@ from training.data.config import ComponentConfig, DataConfig, PhaseConfig, SkipC
 from training.guards import GuardConfig
 from training.indexed import IndexedWriter
 
-VOCAB_SIZE, STEPS, SKIPPED_FROM = 97, 6, 3
+VOCAB_SIZE, STEPS, SKIPPED_FROM = 97, 12, 3
 DATA = DataConfig(
     components={"law": ComponentConfig(sources=("law",)), "web": ComponentConfig()},
     phases=(PhaseConfig(shares={"law": 0.5, "web": 0.5}),),
