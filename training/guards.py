@@ -11,8 +11,7 @@ Five findings, each with the value measured and the threshold it passed:
 
 The cleaning stages judge documents; this judges what really reaches the model, after packing, mixing and any damage
 in between. A sample is judged alone, so findings do not depend on batch size or rank. What to do about one (report,
-skip) is the loader's affair. Thresholds are far outside what ordinary text measures; the measured quantiles stand
-beside them. Cost: about 50 microseconds for a sample of 2,048 tokens.
+skip) is the loader's affair. Cost: about 50 microseconds for a sample of 2,048 tokens; a 1B model takes 37 ms for it.
 
 in    int32[…, seq_len + 1]
 out   Findings, in the order of the samples
@@ -26,20 +25,26 @@ from dataclasses import dataclass
 import numpy as np
 
 WINDOWS, WINDOW_TOKENS = 256, 8192  # of a corpus, from which its unigram counts are taken
+PROBES = 4  # tokens in a row that are compared first
 SMOOTHING = 0.1  # added to each count
 MIN_TOKENS = 64  # a sample with fewer (the rest is padding) has no entropy or surprise worth judging
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuardConfig:
-    """Thresholds; None switches a guard off. Ids out of range are always found."""
+    """Thresholds; None switches a guard off. Ids out of range are always found.
+
+    They stand beyond what 99.9 % of 160,000 ordinary samples of 257 tokens measure (books, laws, manuals, code and
+    news in a dozen languages; a vocabulary of 4,000), which is in the comments. Of those samples 3 in 10,000 are
+    reported: rulers of dashes, matrices of zeros, tables of Braille.
+    """
 
     max_period: int = 16
-    max_repeated_tokens: int | None = 128
-    max_repeated_share: float | None = 0.5  # of the sample: for samples shorter than 256 tokens
-    min_entropy_bits: float | None = 2.5
-    max_fallback_share: float | None = 0.8
-    max_surprise: float | None = 0.9
+    max_repeated_tokens: int | None = 128  # 47
+    max_repeated_share: float | None = 0.5  # of the sample, for short ones
+    min_entropy_bits: float | None = 2.5  # 3.1
+    max_fallback_share: float | None = 0.8  # 0.71, in scripts that the tokenizer saw little of
+    max_surprise: float | None = 0.87  # 0.48, at most 0.84; ids drawn at random 1.00 with a deviation of 0.03
 
     def __post_init__(self) -> None:
         if self.max_period < 1:
@@ -145,21 +150,19 @@ def out_of_range(outside: np.ndarray) -> Iterator[Finding]:
 
 
 def repetitions(rows: np.ndarray, valid: np.ndarray, config: GuardConfig) -> Iterator[Finding]:
-    """The longest repetition of each sample that has one beyond the limit. A period's rows are searched for runs only
-    where as many tokens as the limit repeat at all, which ordinary text never has."""
+    """The longest repetition of each sample that has one beyond the limit."""
     length = rows.shape[1]
     limits = [config.max_repeated_tokens, config.max_repeated_share and config.max_repeated_share * length]
     if not (given := [limit for limit in limits if limit is not None]):
         return
     limit, longest = min(given), dict[int, tuple[int, int, int]]()
-    for period in range(1, min(config.max_period, length - 1) + 1):
-        same = (rows[:, period:] == rows[:, :-period]) & valid[:, period:]
-        for row in np.flatnonzero(np.count_nonzero(same, axis=1) > limit):
-            edges = np.flatnonzero(np.concatenate(([True], ~same[row], [True])))
-            run = int(np.diff(edges).argmax())
-            size = int(edges[run + 1] - edges[run]) - 1
-            if size > limit and size > longest.get(int(row), (0, 0, 0))[0]:
-                longest[int(row)] = (size, period, int(edges[run]))
+    for row, period in suspects(rows, int(limit), min(config.max_period, length - 1)):
+        same = (rows[row, period:] == rows[row, :-period]) & valid[row, period:]
+        edges = np.flatnonzero(np.concatenate(([True], ~same, [True])))
+        run = int(np.diff(edges).argmax())
+        size = int(edges[run + 1] - edges[run]) - 1
+        if size > limit and size > longest.get(row, (0, 0, 0))[0]:
+            longest[row] = (size, period, int(edges[run]))
     for sample, (size, period, start) in longest.items():
         yield Finding(
             sample=sample,
@@ -170,6 +173,20 @@ def repetitions(rows: np.ndarray, valid: np.ndarray, config: GuardConfig) -> Ite
             stop=start + size + period,
             period=period,
         )
+
+
+def suspects(rows: np.ndarray, limit: int, max_period: int) -> Iterator[tuple[int, int]]:
+    """(row, period) of all runs of more than `limit`, periods ascending, and of few others.
+
+    Of such a run, some `probes` tokens in a row begin at a multiple of `stride`, so only those are compared.
+    """
+    probes = min(PROBES, limit + 1)
+    stride = limit + 2 - probes
+    places = np.arange(1, rows.shape[1] - probes + 1, stride)[:, None] + np.arange(probes)
+    before = places - np.arange(1, max_period + 1)[:, None, None]  # [period, anchor, probe]; below 0 it wraps: no harm
+    alike = (rows[:, None, places] == rows[:, before]).all(axis=3).any(axis=2)
+    for period, row in np.argwhere(alike.T).tolist():
+        yield row, period + 1
 
 
 def entropy_bits(rows: np.ndarray, valid: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -116,6 +116,20 @@ def test_entropy_is_that_of_the_counts(rows):
     assert entropy_bits(batch, np.ones(batch.shape, bool), np.full(len(rows), 20)) == pytest.approx(expected)
 
 
+@given(st.lists(st.integers(0, 1), min_size=30, max_size=60), st.integers(2, 12), st.integers(1, 5), st.integers(1, 4))
+def test_the_longest_repetition_is_what_looking_at_every_token_finds(ids, limit, max_period, step):
+    row = np.repeat(np.array(ids, np.int32), step)
+    config = GuardConfig(max_period=max_period, max_repeated_tokens=limit, max_repeated_share=None, min_entropy_bits=0)
+    longest = 0
+    for period in range(1, max_period + 1):
+        run = 0
+        for i in range(period, len(row)):
+            run = run + 1 if row[i] == row[i - period] else 0
+            longest = max(longest, run)
+    found = [f.value for f in check(row[None], config, vocabulary(2)) if f.reason == "repetition"]
+    assert found == ([longest] if longest > limit else [])
+
+
 @given(st.integers(1, 6), st.randoms(use_true_random=False))
 def test_a_sample_is_judged_alone(position, random):
     rng = np.random.default_rng(random.randrange(2**32))
