@@ -10,7 +10,7 @@ Reads `dedup/` and `corpus/` below DANLU_DATA or ../shared/data. One thread; som
     natural     of the pairs whose true Jaccard reaches a threshold (all pairs, by a sparse product), how many LSH
                 proposes; and of the verified pairs, how many the set's own labels call the same
     semantic    see semantic_quality.py
-    search      see semantic_quality.py
+    search      see search_quality.py
 """
 
 from __future__ import annotations
@@ -293,12 +293,12 @@ def main() -> None:
     if "natural" in arguments.only:
         report_natural()
     if {"semantic", "search"} & set(arguments.only):
-        from benchmarks import semantic_quality
+        from benchmarks import search_quality, semantic_quality
 
         if "semantic" in arguments.only:
             semantic_quality.report_semantic(DATA)
         if "search" in arguments.only:
-            semantic_quality.report_search(DATA)
+            search_quality.report_search(DATA)
 
 
 if __name__ == "__main__":

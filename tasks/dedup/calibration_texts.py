@@ -1,6 +1,6 @@
-"""Short texts that have nothing to do with each other, written for this project: where documents of a run are too few,
-the cosines of their pairs say how an encoder spreads what is unrelated. English texts are about as long as one segment
-of an English encoder, Chinese ones as one of a Chinese.
+"""Short texts that have nothing to do with each other, written for this project: the cosines of their pairs say how an
+encoder spreads what is unrelated. A changed text moves the limits of every encoder. English texts are about as long as
+one segment of an English encoder, Chinese ones as half of one of a Chinese.
 """
 
 TEXTS: dict[str, tuple[str, ...]] = {

@@ -29,7 +29,7 @@ from tasks.dedup.calibration import CalibrationConfig
 from tasks.dedup.encoders import MINILM, USE, EncoderConfig
 from tasks.dedup.normalise import fuzzy_form
 from tasks.dedup.search import near_pairs
-from tasks.dedup.semantic_pairs import NEAR_FOLDER, NEAR_SCHEMA, Found, find_duplicates
+from tasks.dedup.semantic_pairs import NEAR_FOLDER, NEAR_SCHEMA, Found, find_duplicates, proposed_from
 from tasks.document import Document, Outcome
 from tasks.stage import PartResult, PartWriter, Stage, StageRun
 
@@ -56,7 +56,7 @@ class SemanticConfig:
     max_partners: int = 32  # most similar documents that one is checked against
     min_length_ratio: float = 0.8
     min_overlap: float = 0.5  # Jaccard of words, or of characters in unspaced scripts
-    template_policy: Literal["keep", "drop"] = "keep"  # the same form with other names or numbers
+    template_policy: Literal["keep", "drop"] = "keep"  # one form filled twice: other company, address, numbers
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
     num_near: int = 200  # pairs of which both stayed that are named for review, by encoder, language and verdict
     source_priority: dict[str, int] = field(default_factory=dict)  # higher stays; sources not named have 0
@@ -173,7 +173,8 @@ def _compare(
     scale = calibration.measure(encoder, language, vectors[chosen], config.calibration)
     scaled = calibration.calibrated(encoder, scale)
     facts.scales[language] = calibration.facts(scaled, scale)
-    pairs = near_pairs(vectors, scaled.threshold, scaled.screen, config.max_partners, config.num_near)
+    least = proposed_from(scaled, config)
+    pairs = near_pairs(vectors, least, scaled.screen, config.max_partners, config.num_near)
     found = find_duplicates(run, documents, members, pairs, scaled, f"{encoder.name}-{language}", rank)
     facts.pairs.update(
         pairs_above_screen=pairs.above_screen,

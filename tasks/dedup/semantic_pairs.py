@@ -1,7 +1,8 @@
 """Decide about pairs of documents that an encoder finds alike: both texts are read whole, in parts spread over workers.
 
-A pair must be alike in length, in words and in every segment, and be no template (`rewording.py`). Pairs of which both
-stay are named in a sidecar, with why: a reviewer finds there what the stage missed (`tasks/review/near.py`).
+A pair must be alike in length, in words and in every segment, and be no template (`rewording.py`). By policy a form
+that was filled twice goes too, as alike as its blanks leave it. Pairs of which both stay are named in a sidecar, with
+why: a reviewer finds there what the stage missed (`tasks/review/near.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NEAR_SCHEMA = pa.schema(
         ("encoder", pa.string()),
         ("similarity", pa.float64()),  # lowest of the segments; of the first alone where the others were not compared
         ("overlap", pa.float64()),  # null where it was not looked at
-        ("verdict", pa.string()),  # why it stayed: what differs, "template", or "below_threshold"
+        ("verdict", pa.string()),  # why it stayed: see Verdict; or "below_threshold"
     ]
 )
 
@@ -42,7 +43,7 @@ NEAR_SCHEMA = pa.schema(
 class Verdict(NamedTuple):
     """What a pair of texts is to each other."""
 
-    name: str  # duplicate, template, or what differs: other_length, other_words, other_body
+    name: str  # duplicate; form, template: see rewording.py; other_length, other_words, other_body: what differs
     similarity: float  # lowest cosine of a segment
     overlap: float  # Jaccard of words
 
@@ -57,7 +58,7 @@ class Found:
 
 
 def judge(left: str, right: str, encoder: EncoderConfig, config: SemanticConfig) -> Verdict:
-    """Of two fuzzy forms; `encoder.threshold` is a cosine of its model."""
+    """Of two fuzzy forms; the limits of `encoder` are cosines of its model."""
     if min(len(left), len(right)) < config.min_length_ratio * max(len(left), len(right)):
         return Verdict("other_length", 0.0, 0.0)
     shared = round(rewording.overlap(left, right), 6)
@@ -68,9 +69,20 @@ def judge(left: str, right: str, encoder: EncoderConfig, config: SemanticConfig)
         first, second = [first[0], first[-1]], [second[0], second[-1]]
     vectors = [encoders.load(encoder).encode(texts).astype(np.float64) for texts in (first, second)]
     similarity = round(float((vectors[0] * vectors[1]).sum(axis=1).min()), 6)
-    if similarity < encoder.threshold:
+    is_near = similarity >= encoder.threshold
+    if not is_near and config.template_policy == "keep":
         return Verdict("other_body", similarity, shared)
-    return Verdict("template" if rewording.is_template(left, right) else "duplicate", similarity, shared)
+    if not rewording.is_template(left, right):
+        return Verdict("duplicate" if is_near else "other_body", similarity, shared)
+    if rewording.is_one_form(left, right):
+        return Verdict("form", similarity, shared)
+    return Verdict("template" if is_near else "other_body", similarity, shared)
+
+
+def proposed_from(encoder: EncoderConfig, config: SemanticConfig) -> float:
+    """The least cosine of two heads whose texts are read. Names and addresses stand in the head of a form and cost it
+    similarity, so where forms shall go they are looked for from `screen` on."""
+    return encoder.screen if config.template_policy == "drop" else encoder.threshold
 
 
 def compare(payload: dict, config: SemanticConfig, writer: PartWriter) -> dict[str, list]:
@@ -99,7 +111,7 @@ def find_duplicates(
     parts = [_part(run, documents, chunk, encoder, f"{name}-{i:05d}") for i, chunk in enumerate(chunks)]
     results = run.parts(compare, parts) if parts else []
     verdicts = [Verdict(*verdict) for result in results for verdict in result.result["verdicts"]]
-    wanted = {"duplicate"} | ({"template"} if run.config.template_policy == "drop" else set())
+    wanted = {"duplicate"} | ({"form"} if run.config.template_policy == "drop" else set())
     judged = {(int(a), int(b)): verdict for (a, b), verdict in zip(numbers, verdicts, strict=True)}
     edges = [pair for pair, verdict in judged.items() if verdict.name in wanted]
     dropped, _ = survivors.greedy(edges, rank, np.zeros(len(documents), dtype=bool))
@@ -161,6 +173,7 @@ def _part(run: StageRun, documents: survivors.Catalogue, pairs: np.ndarray, enco
     config: SemanticConfig = run.config
     settings = {
         "encoder": {**encoders.embedding_settings(encoder), "threshold": encoder.threshold},
+        "from": proposed_from(encoder, config),
         **{rule: getattr(config, rule) for rule in ("min_length_ratio", "min_overlap")},
     }
     identity = (*contents, digest_of([reads, positions]))

@@ -97,7 +97,8 @@ def collect(dataset: Dataset, reasons: Iterable[str] = (), number: int = 10, see
         Group(reason=reason, outcome=lost[reason][0], count=sample.num_rows(lost[reason][1]), cases=cases)
         for reason, cases in _cases(dataset, records, seed).items()
     ]
-    only_duplicates = bool(groups) and all(case.relation == DUPLICATE for group in groups for case in group.cases)
+    relations = {case.relation for group in groups for case in group.cases}
+    only_duplicates = relations == {DUPLICATE} or (not relations and dataset.stage in near.REASONS)
     for reason, choose in ((KEPT, _kept), (CHANGED, _changed)):
         if reason in wanted or (not wanted and not only_duplicates):
             groups += choose(dataset, number, seed)

@@ -14,7 +14,8 @@ from tasks.dedup.calibration import REFERENCE, CalibrationConfig, Scale
 from tasks.dedup.calibration_texts import TEXTS
 from tasks.dedup.encoders import MINILM, USE
 
-FEW = CalibrationConfig(min_documents=20, num_documents=40)
+ON_TEXTS = CalibrationConfig(min_documents=20, num_documents=40)
+ON_DOCUMENTS = CalibrationConfig(measure_on="documents", min_documents=20, num_documents=40)
 
 
 def scale(baseline: float) -> Scale:
@@ -45,20 +46,26 @@ def test_the_baseline_is_the_median_cosine_and_few_duplicates_do_not_move_it():
     assert calibration.baseline_of(np.concatenate([vectors(0.7), vectors(0.7)[:10]])) == 0.7
 
 
-def test_documents_are_measured_where_there_are_enough_and_bundled_texts_elsewhere():
-    assert calibration.measure(USE, "zh", vectors(0.7), FEW) == Scale(
-        baseline=0.7, measured_on="documents", num_texts=60
-    )
-    few = calibration.measure(USE, "zh", vectors(0.7, 19), FEW)
-    assert (few.measured_on, few.num_texts) == ("bundled texts", len(TEXTS["zh"])) and 0.1 < few.baseline < 0.25
-    assert calibration.measure(USE, "ar", vectors(0.7, 2), FEW) == few  # of the bundled ones USE is given Chinese
+def test_bundled_texts_are_measured_whatever_the_documents_which_are_only_told():
+    few, many = (calibration.measure(USE, "zh", vectors(0.7, number), ON_TEXTS) for number in (2, 60))
+    assert (few.measured_on, few.num_texts, few.of_documents) == ("texts", len(TEXTS["zh"]), None)
+    assert 0.1 < few.baseline < 0.25 and many == dataclasses.replace(few, of_documents=0.7)
+    assert calibration.measure(USE, "ar", vectors(0.7, 2), ON_TEXTS) == few  # of the bundled ones USE is given Chinese
+
+
+def test_documents_are_measured_where_asked_and_enough_and_where_no_text_is_known():
+    found = Scale(baseline=0.7, measured_on="documents", num_texts=60, of_documents=0.7)
+    assert calibration.measure(USE, "zh", vectors(0.7), ON_DOCUMENTS) == found
+    assert calibration.measure(USE, "zh", vectors(0.7, 19), ON_DOCUMENTS).measured_on == "texts"
+    icelandic = dataclasses.replace(MINILM, languages=("is",))
+    assert calibration.measure(icelandic, "is", vectors(0.7), ON_TEXTS) == found
 
 
 def test_limits_stay_cosines_where_asked_and_where_nothing_can_be_measured():
     raw = dataclasses.replace(USE, scale="cosine")
     unknown = dataclasses.replace(MINILM, languages=("is",))
     for encoder, given_vectors in ((raw, vectors(0.7)), (unknown, vectors(0.7, 2))):
-        found = calibration.measure(encoder, encoder.languages[0], given_vectors, FEW)
+        found = calibration.measure(encoder, encoder.languages[0], given_vectors, ON_DOCUMENTS)
         scaled = calibration.calibrated(encoder, found)
         assert (scaled.threshold, scaled.screen) == (0.95, 0.82)
         assert calibration.facts(scaled, found)["scale"] == "cosine"

