@@ -3,11 +3,16 @@
     python benchmarks/dedup.py [--quick] [--documents 200000] [--repeats 3] [--only signatures,whole,memory,scaling]
 
 Every measurement is a process of its own with one thread; runs of danlu and its peers alternate, ratios are those of
-medians, speeds are CPU seconds of a core (scaling is wall time and wants two idle cores). danlu's signatures have its
-whole normal form in them, the others what they do by themselves (`peers/dedup_signatures.py`). Documents are sections
-of the corpus, half Chinese, half English, a tenth of them slightly edited copies. The peers' environments are made once
-in .venv-peers/. The data folder is DANLU_DATA or ../shared/data. The whole takes about 12 minutes, most of them
-datatrove's; `--quick` takes a tenth of the documents.
+medians, speeds are CPU seconds of a core. danlu's signatures have its whole normal form in them, the others what they
+do by themselves (`peers/dedup_signatures.py`). Documents are sections of the corpus, half Chinese, half English, a
+tenth of them slightly edited copies; "whole" is the stage minhash_dedup against datatrove's four steps.
+
+Memory is that of one process that does all: anonymous memory, which the kernel cannot take back, and resident memory,
+which has mapped files and code in it. Scaling is the wall time of exact_dedup and minhash_dedup together and wants two
+idle cores; the share of CPU that the driver spends alone says what two workers can give at most.
+
+The peers' environments are made once in .venv-peers/. The data folder is DANLU_DATA or ../shared/data. The whole takes
+about 20 minutes, most of them datatrove's; `--quick` takes a tenth of the documents.
 """
 
 from __future__ import annotations
@@ -21,15 +26,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.clean import DATA, PEERS, ROOT, Memory, cpu_seconds, measure, peer_python, texts, verdict, write_texts
+from benchmarks.clean import DATA, PEERS, ROOT, cpu_seconds, measure, peer_python, texts, verdict, write_texts
 
 SCRIPTS = ROOT / "benchmarks" / "peers"
 GROUPS = ("zh", "en")
@@ -38,6 +44,8 @@ SIGNATURE_PEERS = ("datatrove", "datasketch", "rensa", "text-dedup", "data-juice
 MEDIAN_CHARACTERS = {"zh": 240, "en": 560}  # of a section; about 650 bytes of UTF-8 either way
 COPIES = 0.1
 SHARD_DOCUMENTS = 12_500  # about 8 MB
+STAGES = {"exact_dedup": "tasks.dedup.exact", "minhash_dedup": "tasks.dedup.minhash"}
+LOOK_SECONDS = 0.02  # between two looks at the memory
 
 
 # --- documents
@@ -95,8 +103,8 @@ def write_given(payload: tuple[str, int], config: object, writer: Any) -> None:
         writer.put(Kept(document=Document(id=identity, text=text, source="bench", language="zh", origin=origin)))
 
 
-def given_dataset(folder: Path) -> Any:
-    """The documents as the dataset of exact_dedup, made once; (store, dataset)."""
+def given_dataset(folder: Path, name: str) -> Any:
+    """The documents as the dataset of stage `name`, made once; (store, dataset)."""
     import pyarrow.parquet as pq
 
     from tasks.stage import Part, Stage, run_stage
@@ -113,7 +121,7 @@ def given_dataset(folder: Path) -> Any:
             ],
         )
 
-    stage = Stage(name="exact_dedup", module="tasks.document", config=dict, inputs=(), run=run, summary="")
+    stage = Stage(name=name, module="tasks.document", config=dict, inputs=(), run=run, summary="")
     store = Store(str(folder / "store"))
     return store, run_stage(stage, store=store, pipeline="bench", config={}, inputs={}, workers=0).dataset
 
@@ -121,39 +129,65 @@ def given_dataset(folder: Path) -> Any:
 # --- what one measuring process does
 
 
-def deduplicate(folder: Path, workers: int) -> dict[str, Any]:
-    """One run of the stage minhash_dedup that finds nothing done before."""
+def deduplicate(folder: Path, workers: int, stages: Sequence[str] = ("minhash_dedup",)) -> dict[str, Any]:
+    """One run of some stages that finds nothing done before: wall and CPU seconds, `driver` those of this process."""
     from tasks.stage import run_stage
 
-    store, dataset = given_dataset(folder)
+    before = "filter" if "exact_dedup" in stages else "exact_dedup"
+    store, dataset = given_dataset(folder, before)
     for done in ("datasets", "parts"):
-        shutil.rmtree(folder / "store" / done / "minhash_dedup", ignore_errors=True)
-    stage = importlib.import_module("tasks.dedup.minhash").STAGE
-    wall, cpu = time.monotonic(), cpu_seconds()
-    made = run_stage(
-        stage,
-        store=store,
-        pipeline="bench",
-        config=stage.config(),
-        inputs={"exact_dedup": dataset},
-        workers=workers,
-    )
-    if made.cached:
-        raise SystemExit("the stage found its result of an earlier run: nothing was measured")
-    facts = made.dataset.manifest.facts
-    return {"cpu": cpu_seconds() - cpu, "wall": time.monotonic() - wall, "facts": facts}
+        for name in stages:
+            shutil.rmtree(folder / "store" / done / name, ignore_errors=True)
+    wall, cpu, driver = time.monotonic(), cpu_seconds(), time.process_time()
+    for name in stages:
+        stage = importlib.import_module(STAGES[name]).STAGE
+        inputs, config = {stage.inputs[0]: dataset}, stage.config()
+        made = run_stage(stage, store=store, pipeline="bench", config=config, inputs=inputs, workers=workers)
+        if made.cached:
+            raise SystemExit(f"{name} found its result of an earlier run: nothing was measured")
+        dataset = made.dataset
+    spent = {"cpu": cpu_seconds() - cpu, "wall": time.monotonic() - wall, "driver": time.process_time() - driver}
+    return {**spent, "facts": dataset.manifest.facts}
 
 
-def danlu_process(folder: Path, warm: Path, workers: int) -> dict[str, Any]:
-    """A run after a first small one, which loads kernels and starts workers; peak memory on the side."""
+def danlu_process(what: str, folder: Path, warm: Path, workers: int) -> dict[str, Any]:
+    """A run after a first small one, which loads kernels and starts workers: of minhash_dedup alone ("whole", or
+    "memory" with its peak on the side), or of both stages ("both")."""
     from tasks.spread import shutdown
 
-    deduplicate(warm, workers)
-    given_dataset(folder)
-    with Memory() as memory:
-        run = deduplicate(folder, workers)
+    stages = tuple(STAGES) if what == "both" else ("minhash_dedup",)
+    deduplicate(warm, workers, stages)
+    given_dataset(folder, "filter" if what == "both" else "exact_dedup")
+    with Peak(what == "memory") as peak:
+        run = deduplicate(folder, workers, stages)
     shutdown()
-    return {**run, "driver_mb": memory.driver / 1e6, "worker_mb": memory.worker / 1e6}
+    return {**run, **peak.megabytes}
+
+
+class Peak:
+    """The highest anonymous and resident memory of this process while the block runs, where it is to be watched."""
+
+    def __init__(self, watch: bool):
+        self.megabytes = {"anonymous": 0.0, "resident": 0.0}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look if watch else lambda: None, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            with open("/proc/self/status") as file:
+                found = {
+                    line.split(":")[0]: int(line.split()[1]) for line in file if line.startswith(("VmRSS", "RssA"))
+                }
+            for name, key in (("anonymous", "RssAnon"), ("resident", "VmRSS")):
+                self.megabytes[name] = max(self.megabytes[name], found[key] * 1024 / 1e6)
 
 
 def signatures_process(path: Path) -> dict[str, Any]:
@@ -180,8 +214,8 @@ def signatures_process(path: Path) -> dict[str, Any]:
 # --- the driver of the measurements
 
 
-def danlu(folder: Path, warm: Path, workers: int = 0) -> dict[str, Any]:
-    return measure(sys.executable, __file__, "--process", "whole", folder, warm, workers)
+def danlu(what: str, folder: Path, warm: Path, workers: int = 0) -> dict[str, Any]:
+    return measure(sys.executable, __file__, "--process", what, folder, warm, workers)
 
 
 def python_of(peer: str) -> Path:
@@ -232,7 +266,7 @@ def bench_signatures(folder: Path, megabytes: float, repeats: int) -> list[dict[
 def bench_whole(folder: Path, warm: Path, documents: int, repeats: int) -> list[dict[str, Any]]:
     given = folder / "whole"
     size = write_documents(given, documents)
-    ours = [danlu(given, warm) for _ in range(repeats)]
+    ours = [danlu("whole", given, warm) for _ in range(repeats)]
     out = folder / "datatrove"
     theirs = measure(peer_python(), SCRIPTS / "datatrove_dedup.py", given, out)
     shutil.rmtree(out)
@@ -245,15 +279,23 @@ def bench_whole(folder: Path, warm: Path, documents: int, repeats: int) -> list[
 
 
 def bench_memory(folder: Path, warm: Path, documents: int) -> list[dict[str, Any]]:
-    peaks = []
+    runs = []
     for number in (documents // 4, 2 * documents):
         given = folder / f"memory-{number}"
         size = write_documents(given, number)
-        peaks.append(danlu(given, warm)["driver_mb"])
-        print(f"memory: {number:,} documents, {size:.0f} MB of text: {peaks[-1]:.0f} MB", flush=True)
+        runs.append(danlu("memory", given, warm))
+        print(
+            f"memory: {number:,} documents, {size:.0f} MB of text: anonymous {runs[-1]['anonymous']:.0f} MB, "
+            f"resident {runs[-1]['resident']:.0f} MB",
+            flush=True,
+        )
         shutil.rmtree(given)
-    growth = max(peaks) / peaks[0]
-    return [verdict("peak memory, largest over smallest run", growth, 1.2, growth <= 1.2, "one process, PSS")]
+    lines = []
+    for kind in ("anonymous", "resident"):
+        growth = max(run[kind] for run in runs) / runs[0][kind]
+        name = f"peak {kind} memory, largest over smallest run"
+        lines.append(verdict(name, growth, 1.2, growth <= 1.2, "one process"))
+    return lines
 
 
 def bench_scaling(folder: Path, warm: Path, documents: int, repeats: int) -> list[dict[str, Any]]:
@@ -262,10 +304,14 @@ def bench_scaling(folder: Path, warm: Path, documents: int, repeats: int) -> lis
     runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
     for _ in range(repeats):
         for workers, of in runs.items():
-            of.append(danlu(given, warm, workers))
+            of.append(danlu("both", given, warm, workers))
     walls = {workers: median(of, "wall") for workers, of in runs.items()}
+    alone = median(runs[1], "driver") / median(runs[1], "cpu")
     ratio = walls[1] / walls[2]
-    note = f"{documents:,} documents: {walls[1]:.1f} s and {walls[2]:.1f} s"
+    note = (
+        f"{documents:,} documents: {walls[1]:.1f} s and {walls[2]:.1f} s; the driver alone spends {alone:.1%} of "
+        f"{median(runs[1], 'cpu'):.1f} CPU seconds, so {2 / (1 + alone):.2f} on two idle cores"
+    )
     return [verdict("speed of 2 workers over 1", ratio, 1.8, ratio >= 1.8, note)]
 
 
@@ -282,9 +328,9 @@ def main() -> None:
     if options.process:
         what, source, other, workers = options.process
         run = (
-            danlu_process(Path(source), Path(other), int(workers))
-            if what == "whole"
-            else signatures_process(Path(source))
+            signatures_process(Path(source))
+            if what == "signatures"
+            else danlu_process(what, Path(source), Path(other), int(workers))
         )
         print(json.dumps(run))
         return

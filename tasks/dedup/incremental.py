@@ -138,6 +138,8 @@ def _merge_two(
     old_keys: np.ndarray, old_numbers: np.ndarray, keys: np.ndarray, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two ascending lists of keys as one; numbers ascend where keys are equal."""
+    if not len(old_keys):
+        return keys, numbers
     new = np.zeros(len(old_keys) + len(keys), dtype=bool)
     new[np.searchsorted(old_keys, keys) + np.arange(len(keys))] = True
     both_keys, both_numbers = np.empty(len(new), dtype=np.uint64), np.empty(len(new), dtype=np.int64)
@@ -170,9 +172,10 @@ def connect(spilled: Bands, members: np.ndarray) -> np.ndarray:
             shared[numbers] = True
     nodes = np.flatnonzero(shared)  # who shares a bucket with another; all others are components of their own
     labels = np.arange(len(nodes))  # each names a component by the lowest place in it
+    place = np.cumsum(shared, dtype=np.uint32) - 1  # of a number in `nodes`
     for band in range(spilled.bands):
         for keys, numbers in spilled.sorted(band):
-            labels = _joined(labels, keys, np.searchsorted(nodes, numbers))
+            labels = _joined(labels, keys, place[numbers])
     named = members.copy()
     named[np.searchsorted(members, nodes)] = nodes[labels]
     return named

@@ -267,7 +267,11 @@ def _lead(documents: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Itera
         ends = np.cumsum(counts)
         total = int(ends[-1]) if len(ends) else 0
         for low in range(0, total, MAX_PAIRS):
-            pairs = np.arange(low, min(low + MAX_PAIRS, total))
-            group = np.searchsorted(ends, pairs, side="right")
-            others = leaders[group] + 1 + pairs - (ends - counts)[group]
+            high = min(low + MAX_PAIRS, total)
+            first, last = np.searchsorted(ends, (low, high - 1), side="right")
+            some = counts[first : last + 1].copy()
+            some[0] = ends[first] - low
+            some[-1] -= ends[last] - high
+            group = np.repeat(np.arange(first, last + 1), some)
+            others = leaders[group] + 1 + np.arange(low, high) - (ends - counts)[group]
             yield np.stack([documents[leaders[group]], documents[others]], axis=1)
