@@ -35,6 +35,8 @@ def compare(
     sizes: Annotated[str, typer.Option(help="Vocabulary sizes, separated by commas.")] = SIZES,
     hidden_size: Annotated[int, typer.Option(help="Of the model, for the memory of its embedding.")] = 2048,
     samples: Annotated[int, typer.Option(help="Samples without a common document that each size is fitted to.")] = 2,
+    min_gain: Annotated[float, typer.Option(help="Share of the tokens that a doubling should save.")] = 0.03,
+    max_embedding_mb: Annotated[float | None, typer.Option(help="Largest embedding table allowed, in bf16.")] = None,
     published: Annotated[
         list[str] | None,
         typer.Option(help="NAME=FILE of a tokenizer to compare with: .model, .json or .tiktoken. May be repeated."),
@@ -63,6 +65,7 @@ def compare(
         from tasks.stage import run_stage
         from tasks.store.filesystem import Store
         from tasks.tokenizer.compare import STAGE, CompareConfig
+        from tasks.tokenizer.recommend import Rule
 
         opened = Store(store)
         pipeline, record = latest_pipeline(opened, name)
@@ -73,7 +76,9 @@ def compare(
             inputs=() if recipe else request["inputs"],
             name=pipeline,
         )
+        limit = None if max_embedding_mb is None else int(max_embedding_mb * 1e6)
         config = CompareConfig(
+            rule=Rule(min_gain_per_doubling=min_gain, max_embedding_bytes=limit),
             sizes=numbers(sizes),
             hidden_size=hidden_size,
             num_samples=samples,

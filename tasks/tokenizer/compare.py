@@ -1,8 +1,10 @@
 """The vocabulary experiment: tokenizers of several sizes, each fitted to two samples that share no document.
 
 Documents fall by their ids into `num_samples` samples and a part that is held out; both samples are measured on the
-same held-out text, so what differs between them is the error of sampling. Each size and sample is a part of its own:
-after Ctrl-C the finished ones stay. A size that the sample has not enough text for is named and left out.
+same held-out text, so what differs between them is the error of sampling. The list of characters that must be pieces is
+that of the whole corpus, as in the tokenizer stage, so byte fallback is what this corpus meets, not another one. Each
+size and sample is a part of its own: after Ctrl-C the finished ones stay. A size for which the sample has not enough
+text is named and left out.
 
 in    Document of the mix stage
 out   comparison.json (figures), models/<size>-<sample>.model, timings.json (log: seconds differ from run to run)
@@ -26,8 +28,8 @@ from tasks.stage import Part, PartResult, PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store, sha256_file
 from tasks.tokenizer import measures, published
+from tasks.tokenizer.characters import FOLDER, CharacterCounter, add_up
 from tasks.tokenizer.config import TokenizerConfig
-from tasks.tokenizer.prepare import characters_of
 from tasks.tokenizer.recommend import Rule, recommend
 from tasks.tokenizer.sample import group_of, rates
 from tasks.tokenizer.train import fit
@@ -92,9 +94,12 @@ def slot_of(document_id: str, config: CompareConfig) -> str:
 def count_part(payload: Any, config: CompareConfig, writer: PartWriter) -> dict[str, Any]:
     """Characters per slot, language group and slice of the draw."""
     histograms: dict[str, dict[str, list[int]]] = {}
+    characters = CharacterCounter()
     for slot, group, identity, text in documents(payload, config):
         value = sampling.draw(config.tokenizer.seed, identity)
         sampling.count(histograms.setdefault(slot, {}), group, value, len(text))
+        characters.add({group: [text]})
+    writer.table(FOLDER, characters.table())
     return {"chars": histograms}
 
 
@@ -141,7 +146,7 @@ def fit_part(payload: Any, config: CompareConfig, writer: PartWriter) -> dict[st
     rows = rows_of(writer.store, writer.folder, names, slot)
     started = time.monotonic()
     settings = replace(config.tokenizer, vocab_size=size, hard_vocab_limit=False)
-    fitted = fit(rows, characters_of(rows), settings)
+    fitted = fit(rows, add_up(writer.store, writer.folder, payload["characters"]), settings)
     fit_seconds = time.monotonic() - started
     row = {"size": size, "sample": slot, "vocab_size": fitted.tokenizer.vocab_size}
     if fitted.tokenizer.vocab_size < size:
@@ -177,15 +182,16 @@ def published_part(payload: Any, config: CompareConfig, writer: PartWriter) -> d
 
 def run(run: StageRun) -> None:
     config: CompareConfig = run.config
-    sampled = sample(run)
+    counted, sampled = sample(run)
+    characters = [entry.name for result in counted for entry in result.files]
     names = [entry.name for result in sampled for entry in result.files]
-    digests = tuple(entry.sha256 for result in sampled for entry in result.files)
+    digests = tuple(entry.sha256 for result in (*counted, *sampled) for entry in result.files)
     fits = [
         Part(
             name=f"{size:06d}-{slot}",
             step="fit",
             inputs=digests,
-            payload={"size": size, "slot": str(slot), "samples": names},
+            payload={"size": size, "slot": str(slot), "samples": names, "characters": characters},
             settings={"tokenizer": asdict(config.tokenizer), "size": size, "hidden": config.hidden_size},
         )
         for size in config.sizes
@@ -206,8 +212,8 @@ def run(run: StageRun) -> None:
     finish(run, measured, theirs)
 
 
-def sample(run: StageRun) -> list[PartResult]:
-    """Count, choose the rates, write the samples and the held-out text."""
+def sample(run: StageRun) -> tuple[list[PartResult], list[PartResult]]:
+    """Count, choose the rates, write the samples and the held-out text; what was counted, and what was written."""
     config: CompareConfig = run.config
     tokenizer = config.tokenizer
     splitting = {
@@ -224,7 +230,7 @@ def sample(run: StageRun) -> list[PartResult]:
         sized = replace(tokenizer, sample_chars=config.eval_chars, max_repeats=1) if is_eval else tokenizer
         chosen[slot] = rates(histograms, sized)
     settings = splitting | {"rates": {slot: {g: asdict(r) for g, r in found.items()} for slot, found in chosen.items()}}
-    return run.parts(sample_part, shards_as_parts(run, "sample", chosen, settings))
+    return counted, run.parts(sample_part, shards_as_parts(run, "sample", chosen, settings))
 
 
 def shards_as_parts(run: StageRun, step: str, chosen: Any, settings: Any) -> list[Part]:

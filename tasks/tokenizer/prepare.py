@@ -14,16 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
+from tasks.tokenizer.characters import CharCounts
 from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.model import CHUNKS
 
 HAN = "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 HAN_RUN = re.compile(f"[{HAN}]+")
 AROUND_HAN = re.compile(f"([{HAN}]+)")
-
-CharCounts = dict[str, int]
 
 
 def lines_of(texts: Iterable[str]) -> Iterator[str]:
@@ -41,25 +38,6 @@ def is_allowed(piece: str, config: TokenizerConfig) -> bool:
     if HAN_RUN.search(piece):
         return HAN_RUN.fullmatch(piece) is not None and len(piece) <= config.max_han_chars
     return not any(symbol in piece for symbol in config.single_symbols)
-
-
-def count_characters(texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The code points of `texts`, ascending, and how often each occurs (int64)."""
-    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    counts = np.bincount(codes, minlength=1)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
-
-
-def characters_of(rows: Iterable[tuple[str, str, int]]) -> dict[str, CharCounts]:
-    """Characters by group of a sample (group, text, times)."""
-    texts: dict[str, list[str]] = {}
-    for group, text, _ in rows:
-        texts.setdefault(group, []).append(text)
-    return {
-        group: {chr(code): int(n) for code, n in zip(*count_characters(found), strict=True)}
-        for group, found in sorted(texts.items())
-    }
 
 
 def covering(counts: Mapping[str, int], coverage: float) -> list[str]:

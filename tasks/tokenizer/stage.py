@@ -24,11 +24,11 @@ from tasks import sampling
 from tasks.stage import Part, PartResult, PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
+from tasks.tokenizer.characters import FOLDER, CharacterCounter, add_up
 from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.export import huggingface_files, mismatches
 from tasks.tokenizer.measures import byte_pieces, measure
 from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from tasks.tokenizer.prepare import CharCounts, count_characters
 from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
 from tasks.tokenizer.train import Fitted, fit
 from tasks.tokenizer.vocabulary import Row
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 def count_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> dict[str, Any]:
     """Characters per language group and slice of the draw; which ones, as the sidecar characters/<shard>.parquet."""
     histograms: dict[str, list[int]] = {}
-    characters: dict[str, Counter[int]] = {}
+    characters = CharacterCounter()
     dataset = Dataset.load(payload["dataset"])
     for batch in dataset.batches(payload["shard"], ["id", "text", "language"]):
         texts: dict[str, list[str]] = {}
@@ -51,13 +51,8 @@ def count_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> dic
             group = group_of(row["language"], config.language_shares)
             sampling.count(histograms, group, value, len(row["text"]))
             texts.setdefault(group, []).append(row["text"])
-        for group, found in texts.items():
-            codes, counts = count_characters(found)
-            characters.setdefault(group, Counter()).update(dict(zip(codes.tolist(), counts.tolist(), strict=True)))
-    rows = [(group, code, n) for group, found in sorted(characters.items()) for code, n in sorted(found.items())]
-    names = [("group", pa.string()), ("code", pa.uint32()), ("count", pa.int64())]
-    columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(names)]
-    writer.table("characters", pa.table(columns, names=[name for name, _ in names]))
+        characters.add(texts)
+    writer.table(FOLDER, characters.table())
     return {"chars": histograms}
 
 
@@ -89,7 +84,7 @@ def run(run: StageRun) -> None:
 
     run.progress(0, 1, "fitting")
     rows = list(sample_rows(run.store, run.output.folder, sampled))
-    characters = corpus_characters(run.store, run.output.folder, counted)
+    characters = add_up(run.store, run.output.folder, [entry.name for result in counted for entry in result.files])
     fitted = fit(rows, characters, config, lambda note: run.progress(0, 1, f"fitting: {note}"))
     tokenizer = fitted.tokenizer
     files = huggingface_files(tokenizer.model)
@@ -131,17 +126,6 @@ def vocabulary_facts(fitted: Fitted, config: TokenizerConfig) -> dict[str, Any]:
         "compounds": fitted.compounds,
         "markers": {group: symbol_id(symbol) for group, symbol in sorted(config.document_markers.items())},
     }
-
-
-def corpus_characters(store: Store, folder: str, counted: list[PartResult]) -> dict[str, CharCounts]:
-    """How often each character occurs in each group, over all shards."""
-    total: dict[str, Counter[str]] = {}
-    for entry in (entry for result in counted for entry in result.files):
-        with store.open(f"{folder}/{entry.name}") as file:
-            table = pq.read_table(file).to_pydict()
-        for group, code, count in zip(table["group"], table["code"], table["count"], strict=True):
-            total.setdefault(group, Counter())[chr(code)] += count
-    return {group: dict(counts) for group, counts in sorted(total.items())}
 
 
 def sample_rows(store: Store, folder: str, sampled: list[PartResult]) -> Iterator[Row]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import sentencepiece
 
 from tasks.tokenizer import vocabulary
+from tasks.tokenizer.characters import CharCounts, characters_of
 from tasks.tokenizer.config import BUILT_IN_SYMBOLS, TokenizerConfig
 from tasks.tokenizer.model import (
     BOS_ID,
@@ -36,14 +37,7 @@ from tasks.tokenizer.model import (
     round_score,
     seal,
 )
-from tasks.tokenizer.prepare import (
-    CharCounts,
-    characters_of,
-    covering,
-    is_allowed,
-    lines_of,
-    required_characters,
-)
+from tasks.tokenizer.prepare import covering, is_allowed, lines_of, required_characters
 from tasks.tokenizer.vocabulary import Row
 
 # Partial sums of the EM steps are added up by thread: another number of threads would give other bytes.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.tokenizer.characters import characters_of
 from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.model import Tokenizer
-from tasks.tokenizer.prepare import characters_of
 from tasks.tokenizer.train import Fitted, fit
 from tasks.tokenizer.vocabulary import Row
 
