@@ -75,6 +75,7 @@ class Part:
     inputs: tuple[str, ...]  # digests of all it is a function of, beside config and code
     payload: Any  # picklable and small
     settings: Any = None  # the part of the config that it depends on; None: all of it
+    size: int = 0  # about, in bytes: the largest start first, so that all workers end together
 
 
 @dataclass(kw_only=True)
@@ -168,7 +169,7 @@ class StageRun:
         for index, part in enumerate(parts):
             if record := self._done_part(keys[index], sizes):
                 results[index] = _result(part.name, record)
-        pending = [index for index in range(len(parts)) if index not in results]
+        pending = sorted((index for index in range(len(parts)) if index not in results), key=lambda i: -parts[i].size)
         calls = [
             _Call(
                 store_url=self.store.url,
@@ -204,7 +205,7 @@ class StageRun:
             payload = None if payloads is None else payloads.get(shard.stem)
             inputs = (shard.sha256,) if payloads is None else (shard.sha256, _payload_digest(payload))
             work = _ShardWork(dataset.reference(), shard.name, process, payloads is not None, payload)
-            parts.append(Part(name=shard.stem, step="map", inputs=inputs, payload=work))
+            parts.append(Part(name=shard.stem, step="map", inputs=inputs, payload=work, size=shard.bytes))
         return self.parts(_map_shard, parts)
 
     def _part_key(self, part: Part) -> str:

@@ -63,19 +63,22 @@ def _part(source: SourceConfig, files: list[RawFile]) -> Part:
         step="read",
         inputs=(source_digest(source), *(f"{file.path}={file.sha256}" for file in files)),
         payload={"source": source.name, "files": [(file.path, file.error) for file in files]},
+        size=sum(file.size for file in files),
     )
 
 
 def _ranges(whole: Part, file: RawFile) -> list[Part]:
     """The part of one file, cut."""
+    ranges = ranges_of(file.cuts)
     return [
         Part(
             name=f"{whole.name}-{index:05d}",
             step=whole.step,
             inputs=(*whole.inputs, repr(part)),
             payload={**whole.payload, "range": part},
+            size=file.size // len(ranges),
         )
-        for index, part in enumerate(ranges_of(file.cuts))
+        for index, part in enumerate(ranges)
     ]
 
 

@@ -122,6 +122,18 @@ def test_a_stage_that_loses_a_document_fails(store: Store) -> None:
         run_stage(losing, store=store, pipeline="t", config=CutConfig(), inputs={"make": made}, workers=0)
 
 
+def test_the_largest_parts_start_first_and_the_results_keep_their_order(store: Store) -> None:
+    sizes = {"a": 1, "b": 3, "c": 2}
+
+    def run(run: StageRun) -> None:
+        parts = [Part(name=n, step="make", inputs=(n,), payload=n, size=size) for n, size in sizes.items()]
+        assert [result.name for result in run.parts(make_part, parts)] == ["a", "b", "c"]
+
+    stage = Stage(name="make", module=__name__, config=MakeConfig, inputs=(), run=run, summary="")
+    run_stage(stage, store=store, pipeline="p", config=MakeConfig(), inputs={}, workers=0)
+    assert CALLS == ["make b", "make c", "make a"]
+
+
 def test_a_killed_run_resumes_at_the_parts_it_lacks(store: Store) -> None:
     made, whole = run_both(store)
     store.remove("datasets/cut")
