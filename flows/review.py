@@ -75,7 +75,7 @@ def review(
                 terminal.console.print(f"page: {terminal.escape(str(html))}", soft_wrap=True)
                 return
             elif as_json:
-                show_json(groups)
+                show_json(dataset, groups)
                 return
             else:
                 show(dataset, groups)
@@ -181,12 +181,13 @@ def case_table(dataset: Dataset, case: Case, console: Console) -> Table:
     return table
 
 
-def show_json(groups: list[Group]) -> None:
-    """One line a case."""
+def show_json(dataset: Dataset, groups: list[Group]) -> None:
+    """One line a case; `label` is what a line of a label file says of it, but for the verdict."""
     for group in groups:
         for case in group.cases:
             row = {"group": group.reason, "count": group.count, **dataclasses.asdict(case)}
             row["limit"] = case.limit._asdict() if case.limit else None
+            row["label"] = dict(zip(("id", "reason", "near"), case.key, strict=True)) | {"stage": dataset.stage}
             print(json.dumps(row, ensure_ascii=False, default=lambda content: content.hex()))
 
 

@@ -118,13 +118,20 @@ def test_a_page_has_the_documents_and_its_label_file_is_taken(store: Path, tmp_p
     ]
     assert rows and all(f'data-id="{row["record"]["id"]}"' in html for row in rows)
     file = tmp_path / "labels.jsonl"
-    given = [
-        {"id": row["record"]["id"], "stage": "minhash_dedup", "reason": "minhash_duplicate", "verdict": "right"}
-        for row in rows
-    ]
+    given = [{**row["label"], "verdict": "right"} for row in rows]
     file.write_text("".join(json.dumps(row) + "\n" for row in given))
     text = call("review", "minhash-dedup", "--store", store, "--labels", file).stdout
     assert "0.0 % (0.0–" in text and len(labels_of(store, "minhash_dedup")) == len(rows)
+
+
+def test_pairs_just_below_the_limit_are_labelled_too(store: Path) -> None:
+    asked = ("review", "minhash-dedup", "--store", store, "--reason", "below", "--label")
+    text = call(*asked, answers="w the same text\nr\nq\n").stdout
+    assert "kept as well, nearly alike" in text and "kept, near minhash_duplicate" in text and "50.0 %" in text
+    assert [(row["reason"], row["near"]) for row in labels_of(store, "minhash_dedup")] == [
+        ("kept", "minhash_duplicate")
+    ] * 2
+    assert "2 have a label" in call(*asked, answers="q\n").stdout
 
 
 def test_a_label_file_that_does_not_fit_is_refused_whole(store: Path, tmp_path: Path) -> None:
