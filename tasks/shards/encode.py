@@ -3,7 +3,7 @@
 Row i of the sidecar belongs to sequence i:
 
     id, source, language    of the document
-    num_tokens              int32, its EOS included
+    num_tokens              int32, its marker (tasks/tokenizer/markers.py) and EOS included
     num_bytes               int64, of its text in UTF-8 (bits per byte)
     offset                  int64, its first token in the .bin, in tokens
     crc32                   uint32 of its token bytes: names the document when a byte has flipped
@@ -38,6 +38,7 @@ from tasks.shards.splits import TRAIN, VALIDATION, ShardsConfig, draws, signatur
 from tasks.stage import PartWriter
 from tasks.store.dataset import BATCH_ROWS, Dataset
 from tasks.store.tables import from_batch
+from tasks.tokenizer.markers import Markers
 from tasks.tokenizer.model import EOS_ID, Tokenizer
 from training.indexed import TOKEN, IndexedWriter
 
@@ -90,7 +91,7 @@ class SplitWriter:
 
 def encode_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWriter) -> dict[str, Any]:
     """Step "encode": the training documents of one shard of the mix, and the sidecars that near.py reads."""
-    tokenizer = loaded(**payload["tokenizer"])
+    tokenizer, markers = loaded(**payload["tokenizer"])
     signed: list[pa.RecordBatch] = []
     candidates: list[pa.RecordBatch] = []
     with tempfile.TemporaryDirectory(prefix="danlu-shards-") as folder:
@@ -103,7 +104,7 @@ def encode_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWrite
                 batch, of_validation, signatures_of_train = divided(batch, config)
                 candidates.append(of_validation)
                 signed.append(signatures_of_train)
-            add_texts(batch, tokenizer, train)
+            add_texts(batch, tokenizer, markers, train)
         counts = finished(train, writer)
     for kind, schema, batches in (("signatures", SIGNATURES, signed), ("candidates", CANDIDATES, candidates)):
         if any(batch.num_rows for batch in batches):
@@ -113,7 +114,7 @@ def encode_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWrite
 
 def validation_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWriter) -> dict[str, Any]:
     """Step "validation": the candidates of one shard, but for those left out."""
-    tokenizer = loaded(**payload["tokenizer"])
+    tokenizer, markers = loaded(**payload["tokenizer"])
     left_out: dict[int, dict[str, Any]] = payload["left_out"]
     for document, row in documents_at(Dataset.load(payload["dataset"]), payload["shard"], sorted(left_out)):
         writer.put(Dropped(document=document, reason=NEAR_TRAIN, evidence=left_out[row]))
@@ -122,14 +123,16 @@ def validation_part(payload: dict[str, Any], config: ShardsConfig, writer: PartW
         validation = SplitWriter(VALIDATION, Path(folder))
         with writer.store.open(f"{writer.folder}/{payload['candidates']}") as file:
             for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=[*NAMES, "text", "row"]):
-                add_texts(batch.filter(pc.invert(pc.is_in(batch["row"], value_set=out))), tokenizer, validation)
+                chosen = batch.filter(pc.invert(pc.is_in(batch["row"], value_set=out)))
+                add_texts(chosen, tokenizer, markers, validation)
         return {"counts": finished(validation, writer)}
 
 
 @functools.lru_cache(maxsize=1)
-def loaded(store: str, folder: str) -> Tokenizer:
+def loaded(store: str, folder: str) -> tuple[Tokenizer, Markers]:
     """The tokenizer of a dataset, loaded once for all parts of a process: the folder is named by its key."""
-    return Tokenizer.load(Dataset.load({"store": store, "folder": folder}).local("tokenizer.model"))
+    dataset = Dataset.load({"store": store, "folder": folder})
+    return Tokenizer.load(dataset.local("tokenizer.model")), Markers.of(dataset)
 
 
 def without_empty(batch: pa.RecordBatch, writer: PartWriter) -> pa.RecordBatch:
@@ -157,11 +160,12 @@ def divided(batch: pa.RecordBatch, config: ShardsConfig) -> tuple[pa.RecordBatch
     )
 
 
-def add_texts(batch: pa.RecordBatch, tokenizer: Tokenizer, split: SplitWriter) -> None:
+def add_texts(batch: pa.RecordBatch, tokenizer: Tokenizer, markers: Markers, split: SplitWriter) -> None:
     """Encode the documents of a batch, none of which is empty, into a split."""
     if batch.num_rows:
         num_bytes = pc.binary_length(batch["text"]).cast(pa.int64())
-        split.add(batch.select(NAMES), num_bytes, tokenizer.encode_batch(batch["text"].to_pylist()))
+        ids = markers.mark(tokenizer.encode_batch(batch["text"].to_pylist()), batch["language"].to_pylist())
+        split.add(batch.select(NAMES), num_bytes, ids)
 
 
 def finished(split: SplitWriter, writer: PartWriter) -> list[list[Any]]:

@@ -1,6 +1,7 @@
 """The shards stage: documents to token ids, ready for training.
 
-Each mix shard becomes, per split, a pair of token files and a sidecar (`encode.py`). Every document ends with EOS.
+Each mix shard becomes, per split, a pair of token files and a sidecar (`encode.py`). Every document
+ends with EOS; those of a group with a marker, such as code, begin with it.
 A new mix shard adds files and redoes no training file, as long as the tokenizer is the same, and of validation only
 those with a document that resembles what is new. The files are a function of mix, tokenizer and config.
 
@@ -20,6 +21,7 @@ from tasks.shards.near import left_out, sidecar_of
 from tasks.shards.splits import SPLITS, TRAIN, VALIDATION, ShardsConfig
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.filesystem import digest_of
+from tasks.tokenizer.markers import Markers
 from tasks.tokenizer.model import EOS_ID
 
 log = logging.getLogger(__name__)
@@ -29,10 +31,11 @@ def run(run: StageRun) -> None:
     mix, tokenizer = run.inputs["mix"], run.inputs["tokenizer"]
     model = next(f for f in tokenizer.files("artifact") if f.name == "tokenizer.model")
     given = {"dataset": mix.reference(), "tokenizer": tokenizer.reference()}
+    fitted = (model.sha256, Markers.of(tokenizer).digest)
     encoded = run.parts(
         encode_part,
         [
-            Part(name=s.stem, step="encode", inputs=(s.sha256, model.sha256), payload={**given, "shard": s.name})
+            Part(name=s.stem, step="encode", inputs=(s.sha256, *fitted), payload={**given, "shard": s.name})
             for s in mix.shards
         ],
     )
@@ -42,7 +45,7 @@ def run(run: StageRun) -> None:
         if name := sidecar_of(result, "candidates"):
             rows = near.get(shard.name, {})
             payload = {**given, "shard": shard.name, "candidates": name, "left_out": rows}
-            inputs = (shard.sha256, model.sha256, digest_of(sorted(rows.items())))
+            inputs = (shard.sha256, *fitted, digest_of(sorted(rows.items())))
             parts.append(Part(name=shard.stem, step="validation", inputs=inputs, payload=payload))
     results = [*encoded, *run.parts(validation_part, parts)]
     totals: Counter[tuple[str, ...]] = Counter()

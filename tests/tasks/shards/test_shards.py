@@ -28,8 +28,9 @@ def pairs(dataset, split):
     return [(pq.read_table(folder / f"{stem}.parquet").to_pylist(), folder / stem) for stem in stems]
 
 
-def test_every_document_is_in_its_split_and_decodes_to_its_text(given, made):
+def test_every_document_is_in_its_split_and_decodes_to_its_text_behind_its_marker(given, made):
     model = Tokenizer.load(given["tokenizer"].local("tokenizer.model"))
+    marker = given["tokenizer"].manifest.facts["markers"]["code"]
     found = {}
     for split in SPLITS:
         for rows, stem in pairs(made, split):
@@ -37,10 +38,10 @@ def test_every_document_is_in_its_split_and_decodes_to_its_text(given, made):
             assert len(reader) == len(rows)
             for index, row in enumerate(rows):
                 ids = reader[index]
-                assert ids[-1] == EOS_ID and EOS_ID not in ids[:-1]
+                assert ids[0] == marker and ids[-1] == EOS_ID and EOS_ID not in ids[:-1]
                 assert (row["num_tokens"], row["offset"]) == (len(ids), reader.starts[index])
                 assert row["crc32"] == zlib.crc32(ids.tobytes())
-                found[row["id"]] = (model.decode(ids[:-1]), row["num_bytes"], split, row["source"], row["language"])
+                found[row["id"]] = (model.decode(ids[1:-1]), row["num_bytes"], split, row["source"], row["language"])
     left_out = {row["id"] for f in made.files("removed") for b in made.batches(f) for row in b.to_pylist()}
     config = ShardsConfig(validation_fraction=0.1)
     expected = {
