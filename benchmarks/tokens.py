@@ -1,6 +1,6 @@
 """Token shards and loader: speed per core against datatrove, Hugging Face and bare SentencePiece; memory.
 
-    python benchmarks/tokens.py [--quick] [--megabytes 12] [--vocab 32000] [--repeats 3] [--only speed,memory,loader]
+    python benchmarks/tokens.py [--quick] [--megabytes 24] [--vocab 32000] [--repeats 3] [--only speed,memory,loader]
 
 Speed: one corpus (Chinese documentation and laws, English novels, program code), one run, every measurement a process
 of its own with one thread, danlu and peers in turn; ratios are those of medians, times are CPU seconds. danlu's is the
@@ -17,7 +17,6 @@ training asks for them; a node of 8 GPUs at 55,000 tokens/s each wants 440,000. 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import io
 import json
@@ -39,6 +38,7 @@ GROUPS = ("zh", "en", "code")
 SECTIONS = ("speed", "memory", "loader")
 SHARD_BYTES = 32_000_000  # of text in one Parquet file
 BATCH = 256
+FIT_MEGABYTES = 12  # of text that tokenizers are fitted to
 NODE_TOKENS = 8 * 55_000  # tokens/s of 8 GPUs that train a 1B model
 SEQ_LEN, BATCH_SAMPLES, BATCHES = 2048, 64, 300
 
@@ -75,8 +75,8 @@ def write_given(payload: tuple[str, int], config: object, writer: Any) -> None:
                 break
 
 
-def made(folder: Path, megabytes: float, vocab: int) -> tuple[Any, Any, Any]:
-    """Store, mix and tokenizer in `folder`, made at the first call."""
+def given_mix(folder: Path, megabytes: float) -> tuple[dict[str, Any], Any]:
+    """The mix in the store of `folder`, made at the first call; how to run further stages there."""
     from tasks.stage import Part, Stage, run_stage
     from tasks.store.filesystem import Store
 
@@ -87,10 +87,17 @@ def made(folder: Path, megabytes: float, vocab: int) -> tuple[Any, Any, Any]:
 
     how: dict[str, Any] = {"store": Store(str(folder)), "pipeline": "bench", "workers": 0}
     stage = Stage(name="mix", module="tasks.document", config=dict, inputs=(), run=run, summary="")
-    mix = run_stage(stage, config={"limit": limit}, inputs={}, **how).dataset
-    tokenizer = importlib.import_module("tasks.tokenizer.stage").STAGE
-    fitted = run_stage(tokenizer, config=tokenizer.config(vocab_size=vocab), inputs={"mix": mix}, **how).dataset
-    return how, mix, fitted
+    return how, run_stage(stage, config={"limit": limit}, inputs={}, **how).dataset
+
+
+def made(folder: Path, megabytes: float, vocab: int) -> tuple[dict[str, Any], Any, Any]:
+    """How to run stages, mix and tokenizer; the last is fitted once for all folders beside one another."""
+    from tasks.stage import run_stage
+
+    beside, sample = given_mix(folder.parent / "tokenizer", FIT_MEGABYTES)
+    stage = importlib.import_module("tasks.tokenizer.stage").STAGE
+    fitted = run_stage(stage, config=stage.config(vocab_size=vocab), inputs={"mix": sample}, **beside).dataset
+    return *given_mix(folder, megabytes), fitted
 
 
 def exported(tokenizer: Any, name: str) -> Path:
@@ -135,8 +142,8 @@ def shard_process(folder: Path, megabytes: float, vocab: int, watch: bool = Fals
         return run_stage(stage, config=stage.config(), inputs={"mix": mix, "tokenizer": tokenizer}, **how).dataset
 
     once()
-    cpu, memory = cpu_seconds(), Memory()
-    with memory if watch else contextlib.nullcontext():
+    cpu = cpu_seconds()
+    with Memory(watch) as memory:
         dataset = once()
     spent = cpu_seconds() - cpu
     splits = dataset.manifest.facts["splits"].values()
@@ -145,7 +152,7 @@ def shard_process(folder: Path, megabytes: float, vocab: int, watch: bool = Fals
         "bytes": sum(split["bytes"] for split in splits),
         "tokens": sum(split["tokens"] for split in splits),
         "left_out": dataset.manifest.facts["left_out"],
-        "memory_mb": memory.driver / 1e6 if watch else 0.0,
+        "memory_mb": memory.driver / 1e6,
     }
 
 
@@ -195,7 +202,7 @@ def median(runs: list[dict[str, Any]], key: str = "cpu") -> float:
 
 def bench_speed(folder: Path, megabytes: float, vocab: int, repeats: int) -> list[dict[str, Any]]:
     _, mix, tokenizer = made(folder, megabytes, vocab)
-    fit_own_bpe(folder, mix, vocab)
+    fit_own_bpe(folder, given_mix(folder.parent / "tokenizer", FIT_MEGABYTES)[1], vocab)
     source = Path(mix.local(mix.shards[0].name)).parent
     jsons = {"same ids": exported(tokenizer, "tokenizer.json"), "own BPE": folder / "own_bpe.json"}
     python, out = peer_python(), folder / "datatrove"
@@ -249,7 +256,7 @@ def bench_loader(folder: Path, megabytes: float, vocab: int, repeats: int) -> li
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=float, default=12)
+    parser.add_argument("--megabytes", type=float, default=24)
     parser.add_argument("--vocab", type=int, default=32_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="6 MB, 8,000 pieces, once")
@@ -278,7 +285,7 @@ def main() -> None:
         if "speed" in wanted:
             results += bench_speed(folder / "speed", size, vocab, repeats)
         if "memory" in wanted:
-            results += bench_memory(folder, size, 8000)
+            results += bench_memory(folder, size, vocab)
         if "loader" in wanted:
             results += bench_loader(folder / "speed", size, vocab, repeats)
     if options.json:

@@ -41,7 +41,10 @@ CANDIDATES = pa.schema(
         ("signature", SIGNATURE),  # null for a text too short to have one
     ]
 )
-MERGED = "validation_candidates.parquet"
+MERGED = "validation_candidates.parquet"  # of all shards
+MERGED_SCHEMA = pa.schema(
+    [("shard", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("signature", SIGNATURE)]
+)
 
 LeftOut = dict[str, dict[int, dict[str, Any]]]
 
@@ -65,12 +68,10 @@ def read(opened: Any, name: str, columns: list[str] | None = None) -> pa.Table:
 def left_out(run: StageRun, encoded: Sequence[PartResult]) -> LeftOut:
     """What of the candidates is near to a training document of any shard; the nearest is the evidence."""
     entry = merge_candidates(run, encoded)
-    mix = run.inputs["mix"]
-    candidates = {s.name: sidecar_of(r, "candidates") for s, r in zip(mix.shards, encoded, strict=True)}
-    parts = []
+    mix, parts = run.inputs["mix"], []
     for shard, result in zip(mix.shards, encoded, strict=True):
         if entry.rows and (name := sidecar_of(result, "signatures")):
-            payload = {"dataset": mix.reference(), "shard": shard.name, "signatures": name, "candidates": candidates}
+            payload = {"dataset": mix.reference(), "shard": shard.name, "signatures": name}
             parts.append(Part(name=shard.stem, step="compare", inputs=(shard.sha256, entry.sha256), payload=payload))
     found: LeftOut = {}
     for part in run.parts(compare_part, parts):
@@ -82,14 +83,14 @@ def left_out(run: StageRun, encoded: Sequence[PartResult]) -> LeftOut:
 
 
 def merge_candidates(run: StageRun, encoded: Sequence[PartResult]) -> Any:
-    """The file of all comparable candidates: shard, row, signature."""
-    schema = pa.schema([("shard", pa.string()), ("row", pa.int64()), ("signature", SIGNATURE)])
-    tables = [schema.empty_table()]
+    """The file of all comparable candidates."""
+    tables = [MERGED_SCHEMA.empty_table()]
     for shard, result in zip(run.inputs["mix"].shards, encoded, strict=True):
         if name := sidecar_of(result, "candidates"):
             table = read(run.store.open, f"{run.output.folder}/{name}", ["row", "signature"])
             table = table.filter(table["signature"].is_valid())
-            tables.append(table.add_column(0, "shard", pa.array([shard.name] * table.num_rows, pa.string())))
+            places = [pa.array([text] * table.num_rows, pa.string()) for text in (shard.name, name)]
+            tables.append(pa.Table.from_arrays([*places, *table.columns], schema=MERGED_SCHEMA))
     merged = pa.concat_tables(tables)
     path = run.scratch() / MERGED
     pq.write_table(merged, path, compression="zstd")
@@ -108,7 +109,7 @@ def compare_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWrit
     train_sets = {
         row: shingles(text) for row, text in texts_of(Dataset.load(payload["dataset"]), payload["shard"], wanted)
     }
-    candidate_sets = read_candidates(payload["candidates"], places, writer)
+    candidate_sets = read_candidates(merged.take(pa.array(pairs[:, 0])), writer)
     near = []
     for place, row, index in zip(places, rows, pairs[:, 1].tolist(), strict=True):
         jaccard = minhash.jaccard(candidate_sets[place], train_sets[row])
@@ -117,14 +118,13 @@ def compare_part(payload: dict[str, Any], config: ShardsConfig, writer: PartWrit
     return {"near": near}
 
 
-def read_candidates(
-    names: dict[str, str], places: list[tuple[str, int]], writer: PartWriter
-) -> dict[tuple[str, int], np.ndarray]:
-    """The shingle set of the candidate at each (shard, row)."""
+def read_candidates(wanted: pa.Table, writer: PartWriter) -> dict[tuple[str, int], np.ndarray]:
+    """(shard, row) -> shingle set, of rows of the merged candidates."""
     sets: dict[tuple[str, int], np.ndarray] = {}
-    for shard in sorted({shard for shard, _ in places}):
-        rows = sorted({row for name, row in places if name == shard})
-        table = read(writer.store.open, f"{writer.folder}/{names[shard]}", ["row", "text"])
+    places = wanted.select(["shard", "file", "row"]).to_pylist()
+    for shard, file in sorted({(place["shard"], place["file"]) for place in places}):
+        rows = sorted({place["row"] for place in places if place["shard"] == shard})
+        table = read(writer.store.open, f"{writer.folder}/{file}", ["row", "text"])
         chosen = table.take(pa.array(np.searchsorted(table["row"].to_numpy(), rows)))
         texts = zip(chosen["row"].to_pylist(), chosen["text"].to_pylist(), strict=True)
         sets |= {(shard, row): shingles(text) for row, text in texts}
