@@ -15,19 +15,17 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tasks.continued import take_over
+from tasks.pieces import character_table, fallback_ids, piece_names
 from tasks.shards.files import token_files
 from tasks.shards.splits import TRAIN, VALIDATION
 from tasks.stage import Stage, StageRun, stage_key
 from tasks.store.dataset import Dataset
-from tasks.tokenizer.model import CONTROL_PIECES, Tokenizer
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
 from training.data.characters import chars_per_token
@@ -37,8 +35,7 @@ from training.metrics import read_rows
 
 ARTIFACTS = ("model.safetensors", "state.json")
 LOGS = ("metrics.jsonl", "events.jsonl", "launcher.log")
-INDEX_FOLDER, MODEL_FILE = "data-index", "tokenizer.model"
-BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
+INDEX_FOLDER = "data-index"
 
 log = logging.getLogger(__name__)
 
@@ -49,62 +46,44 @@ class TrainingStopped(RuntimeError):
 
 def build_spec(run: StageRun) -> RunSpec:
     """The run as the ranks will read it: length, vocabulary and shares filled in from the data, indexes built."""
-    shards, tokenizer, config = run.inputs["shards"], run.inputs["tokenizer"], run.config
+    shards, tokenizer, work_dir = run.inputs["shards"], run.inputs["tokenizer"], run.work_dir()
     data, train_stems = token_files(shards, TRAIN)
     _, validation_stems = token_files(shards, VALIDATION)
-    if validation_stems and not has_a_sample(shards, config.seq_len):
+    if validation_stems and not has_a_sample(shards, run.config.seq_len):
         validation_stems = ()
-    work_dir, characters_file = run.work_dir(), ""
-    pieces, cache = piece_names(tokenizer), work_dir / INDEX_FOLDER
-    table = character_table(pieces, config.data.frequency.characters) if config.data.needs_characters else None
-    if table is not None:
-        characters_file = str(work_dir / "characters.npy")
-        np.save(characters_file, table)
-    given: dict[str, Any] = {"digest": shards.digest, "characters": table, "cache": cache}
-    train_data = TokenDataset.for_training(data, train_stems, config, **given)
-    if table is not None and config.data.short_tokens.below_chars_per_token:
-        config = dataclasses.replace(config, data=with_more_of_short_tokens(train_data, config.data, table))
-    config = config.resolve(
-        vocab_size=int(shards.manifest.facts["vocab_size"]),
-        num_samples=train_data.samples_per_epoch,
-        eos_id=int(shards.manifest.facts.get("eos_id", -1)),
-    )
-    train_data = TokenDataset.for_training(data, train_stems, config, **given)
-    train_data.warn_of_repeats(config.steps * config.global_batch_size)
-    return RunSpec(
-        train=config,
+    pieces = piece_names(tokenizer)
+    spec = RunSpec(
+        train=run.config,
         work_dir=str(work_dir),
         data_folder=str(data),
         train_stems=train_stems,
         validation_stems=validation_stems,
         dataset_digest=shards.digest,
         tokenizer_digest=tokenizer.digest,
-        fallback_ids=tuple(i for i, piece in enumerate(pieces) if piece == "<unk>" or BYTE_PIECE.fullmatch(piece)),
-        characters_file=characters_file,
-        index_folder=str(cache),
+        fallback_ids=fallback_ids(pieces),
+        index_folder=str(work_dir / INDEX_FOLDER),
     )
+    if run.config.data.needs_characters:
+        path = work_dir / "characters.npy"
+        np.save(path, character_table(pieces, run.config.data.frequency.characters))
+        spec = dataclasses.replace(spec, characters_file=str(path))
+    return resolve(spec, shards)
 
 
-def piece_names(tokenizer: Dataset) -> list[str]:
-    """The pieces of the tokenizer by id; none where the dataset holds no model."""
-    if not any(entry.name == MODEL_FILE for entry in tokenizer.files("artifact")):
-        return []
-    processor = Tokenizer.load(tokenizer.local(MODEL_FILE)).processor
-    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-
-
-def character_table(pieces: Sequence[str], frequent: str) -> np.ndarray:
-    """int16[2, V] for training/data/characters.py: the characters of each piece, and those of `frequent` in it.
-
-    A byte piece counts as a character when it begins one in UTF-8; control pieces have none.
-    """
-    table = np.zeros((2, len(pieces)), np.int16)
-    for i, piece in enumerate(pieces):
-        if byte := BYTE_PIECE.fullmatch(piece):
-            table[0, i] = int(byte[1], 16) & 0xC0 != 0x80
-        elif piece not in CONTROL_PIECES:
-            table[:, i] = len(piece), sum(piece.count(character) for character in frequent)
-    return table
+def resolve(spec: RunSpec, shards: Dataset) -> RunSpec:
+    """The spec with steps, vocabulary and shares filled in; warns of components that are repeated too often."""
+    given, config = TokenDataset.for_run(spec), spec.train
+    if config.data.short_tokens.below_chars_per_token:
+        table = np.load(spec.characters_file)
+        config = dataclasses.replace(config, data=with_more_of_short_tokens(given, config.data, table))
+    config = config.resolve(
+        vocab_size=int(shards.manifest.facts["vocab_size"]),
+        num_samples=given.samples_per_epoch,
+        eos_id=int(shards.manifest.facts.get("eos_id", -1)),
+    )
+    spec = dataclasses.replace(spec, train=config)
+    TokenDataset.for_run(spec).warn_of_repeats(config.steps * config.global_batch_size)
+    return spec
 
 
 def with_more_of_short_tokens(data: TokenDataset, config: DataConfig, table: np.ndarray) -> DataConfig:
@@ -185,10 +164,7 @@ def mixture_facts(spec: RunSpec) -> dict[str, Any]:
     config = spec.train
     if config.data == DataConfig():
         return {}
-    table = np.load(spec.characters_file) if spec.characters_file else None
-    given: dict[str, Any] = {"digest": spec.dataset_digest, "characters": table, "cache": Path(spec.index_folder)}
-    data = TokenDataset.for_training(Path(spec.data_folder), spec.train_stems, config, **given)
-    return {"mixture": data.mixture(config.steps * config.global_batch_size)}
+    return {"mixture": TokenDataset.for_run(spec).mixture(config.steps * config.global_batch_size)}
 
 
 def num_parameters(config: TrainConfig) -> int:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -136,18 +135,17 @@ def open_data(spec: RunSpec) -> tuple[TokenDataset, TokenDataset | None]:
     """The training split as the config orders it, and the validation split, as it lies, if there is one."""
     if not spec.train_stems:
         raise ValueError("train_stems: expected at least one token file, found none; run the shards stage")
-    folder, config = Path(spec.data_folder), spec.train
-    characters = np.load(spec.characters_file) if spec.characters_file else None
-    cache = Path(spec.index_folder) if spec.index_folder else None
-    data = TokenDataset.for_training(
-        folder, spec.train_stems, config, digest=spec.dataset_digest, characters=characters, cache=cache
-    )
+    data = TokenDataset.for_run(spec)
     if not spec.validation_stems:
         return data, None
-    validation = TokenDataset(
-        folder, spec.validation_stems, digest=spec.dataset_digest, seq_len=config.seq_len, seed=config.seed
+    held_out = TokenDataset(
+        Path(spec.data_folder),
+        spec.validation_stems,
+        digest=spec.dataset_digest,
+        seq_len=spec.train.seq_len,
+        seed=spec.train.seed,
     )
-    return data, validation
+    return data, held_out
 
 
 class Trainer:

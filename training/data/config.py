@@ -36,7 +36,10 @@ class ComponentConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseConfig:
-    """Shares of the sequences for a number of steps or tokens; with neither, to the end of the run."""
+    """Shares of the sequences for a number of steps or tokens; with neither, to the end of the run.
+
+    Steps are those of the global batch size in the config: where that may change in mid-run, give tokens.
+    """
 
     shares: dict[str, float]
     end_shares: dict[str, float] = field(default_factory=dict)  # empty: constant; else a straight line to these

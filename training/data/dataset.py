@@ -31,7 +31,7 @@ from training.data.stream import Stream
 from training.indexed import TOKEN, IndexedReader
 
 if TYPE_CHECKING:  # it holds a DataConfig itself
-    from training.config import TrainConfig
+    from training.config import RunSpec, TrainConfig
 
 log = logging.getLogger(__name__)
 NO_SETTINGS = DataConfig()
@@ -110,6 +110,18 @@ class TokenDataset:
             cache=cache,
         )
 
+    @classmethod
+    def for_run(cls, spec: RunSpec) -> TokenDataset:
+        """The training samples of a run. The first call for its index folder builds what the later ones map."""
+        return cls.for_training(
+            Path(spec.data_folder),
+            spec.train_stems,
+            spec.train,
+            digest=spec.dataset_digest,
+            characters=np.load(spec.characters_file) if spec.characters_file else None,
+            cache=Path(spec.index_folder) if spec.index_folder else None,
+        )
+
     @property
     def readers(self) -> list[IndexedReader]:
         return self.files.readers
@@ -149,7 +161,7 @@ class TokenDataset:
             for stream, begin, end in zip(self.streams, first, stop, strict=True):
                 stream.jump(begin, end)
             return
-        places = [found for document in entry.documents for found in self.files.find(document)]
+        places = self.files.find(entry.documents)
         for index, stream, begin in zip(self.indexes, self.streams, first, strict=True):
             sequences = sorted({s for place in places for s in self._sequences(index, *place)})
             if sequences:
@@ -284,7 +296,7 @@ class TokenDataset:
         document that is not here."""
         stop = epochs * self.samples_per_epoch if stop is None else stop
         counts, found = self.schedule.counts(stop).tolist(), set[int]()
-        for place in self.files.find(document_id):
+        for place in self.files.find([document_id]):
             for c, (index, stream) in enumerate(zip(self.indexes, self.streams, strict=True)):
                 for sequence in self._sequences(index, *place):
                     for cursor in stream.cursors_of(sequence, counts[c]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,14 +87,13 @@ class TokenFiles:
             yield DocumentSpan(**named, start=max(start, begin) - begin, stop=min(stop, end) - begin)
             row += 1
 
-    def find(self, document_id: str) -> list[tuple[int, int]]:
-        """Global [start, stop) of each sequence with this id; empty for a document that is not here."""
-        found = []
+    def find(self, document_ids: Iterable[str]) -> list[tuple[int, int]]:
+        """Global [start, stop) of each sequence with one of these ids, in order; none for those that are not here."""
+        wanted, found = pa.array(document_ids, pa.string()), []
         for file, reader in enumerate(self.readers):
-            row = pc.index(self.sidecar(file)["id"], document_id).as_py()
-            if row >= 0:
-                start = self.base(file) + int(reader.starts[row])
-                found.append((start, start + int(reader.lengths[row])))
+            rows = np.flatnonzero(pc.is_in(self.sidecar(file)["id"], wanted).to_numpy())
+            starts = self.bases[file] + reader.starts[rows]
+            found += list(zip(starts.tolist(), (starts + reader.lengths[rows]).tolist(), strict=True))
         return found
 
     def lengths_at(self, places: np.ndarray) -> np.ndarray:
