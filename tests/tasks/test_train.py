@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,11 @@ import pytest
 from tasks.stage import Stage, StageRun, run_stage
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
-from tasks.train import STAGE
+from tasks.train import STAGE, with_more_of_short_tokens
 from tasks.trained import load_model, load_state
 from training.config import ModelConfig, TrainConfig
-from training.data.config import ComponentConfig, DataConfig, PhaseConfig, SkipConfig
+from training.data import TokenDataset
+from training.data.config import ComponentConfig, DataConfig, PhaseConfig, ShortTokensConfig, SkipConfig
 from training.indexed import IndexedWriter
 
 VOCAB_SIZE = 97
@@ -125,6 +127,31 @@ def test_a_mixture_is_read_and_what_came_of_it_is_in_the_facts(tmp_path: Path):
     assert (law["component"], law["samples"] + web["samples"]) == ("law", 96)
     assert abs(law["samples"] - 24) < 12  # half of 48; the run ends within a block of 256
     assert law["epochs"] == law["samples"] / ((law["tokens"] - 1) // 16)
+
+
+def test_components_of_short_tokens_get_more_sequences_and_the_step_stays_as_large(open_tokens):
+    data = DataConfig(
+        components={"a": ComponentConfig(sources=("a",)), "b": ComponentConfig()},
+        phases=(PhaseConfig(shares={"a": 0.5, "b": 0.5}),),
+        short_tokens=ShortTokensConfig(below_chars_per_token=2.0, factor=1.8),
+    )
+    table = np.zeros((2, 200), np.int16)
+    table[0, :100], table[0, 100:] = 1, 3  # tokens of source a are below 100 and hold a character each
+    raised = with_more_of_short_tokens(open_tokens(data), data, table)
+    assert raised.phases[0].shares == pytest.approx({"a": 1.8 / 2.8, "b": 1 / 2.8})
+    assert not raised.short_tokens.below_chars_per_token, "applied once"
+
+
+@pytest.fixture
+def open_tokens(tmp_path: Path) -> Callable[[DataConfig], TokenDataset]:
+    """Two sources of 50 tokens each, ids below 100 and from 100 on."""
+    writer = IndexedWriter(tmp_path / "x")
+    writer.add(np.arange(50, dtype=np.int32))
+    writer.add(np.arange(100, 150, dtype=np.int32))
+    writer.close()
+    columns = {"id": ["1", "2"], "source": ["a", "b"], "language": ["en"] * 2, "num_tokens": [50, 50]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    return lambda config: TokenDataset(tmp_path, ["x"], digest="d", seq_len=8, seed=1, config=config)
 
 
 def rows_of(dataset: Dataset, name: str) -> list[dict]:
