@@ -46,6 +46,9 @@ def test_compiled_kernel_equals_the_reference_bit_for_bit(size):
     for module in (compiled, reference):
         for left, right in zip(signed, module.sign_codes(codes, offsets, size, a, b, cap=8), strict=True):
             np.testing.assert_array_equal(left, right)
+    for module in (reference, compiled):
+        for text, found in zip(TEXTS, module.shingle_sets(codes, offsets, size), strict=True):
+            np.testing.assert_array_equal(reference.shingle_set(text, size), found)
     for text in TEXTS:
         np.testing.assert_array_equal(reference.shingle_set(text, size), compiled.shingle_set(text, size))
         for by_character in (True, False):
@@ -74,6 +77,13 @@ def test_jaccard_is_that_of_the_python_sets():
     assert compiled.jaccard(*sets) == reference.jaccard(*sets) == pytest.approx(expected)
     empty = np.empty(0, dtype=np.uint64)
     assert compiled.jaccard(empty, empty) == 0.0
+    joined, offsets = (
+        np.concatenate(sets),
+        np.array([0, len(sets[0]), len(sets[0]) + len(sets[1]), sum(map(len, sets))]),
+    )
+    for module in (compiled, reference):
+        values = module.jaccard_pairs(joined, offsets, np.array([[0, 1], [1, 0], [2, 2], [0, 0]]))
+        assert values.tolist() == [compiled.jaccard(*sets), compiled.jaccard(*sets), 0.0, 1.0]
 
 
 def test_kernel_runs_where_no_cache_can_be_written():

@@ -40,6 +40,59 @@ def test_duplicates_found_in_a_round_leave_the_bucket(tmp_path):
     assert first < lsh.LEADERS * 1000 and list(bands.round(np.arange(1000), gone)) == [] and not bands.left
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_pieces_and_runs_of_any_size_hold_what_one_sort_gives(tmp_path, monkeypatch, size):
+    """Entries come in runs, in any order; a piece cuts no bucket; what is added after a first reading is there too."""
+    monkeypatch.setattr(lsh, "PIECE_DOCUMENTS", size)
+    generator = np.random.default_rng(size)
+    numbers = generator.permutation(500)
+    keys = generator.integers(0, 90, 500).astype(np.uint64) * np.uint64(0x2F0A4C3B9D1E577)
+    spill = lsh.Spill(tmp_path / "band")
+    for start, stop in ((0, 120), (120, 130), (130, 250)):
+        spill.append(keys[start:stop], numbers[start:stop])
+    for added in (250, 500):
+        if added == 500:
+            spill.append(keys[250:], numbers[250:])
+        order = np.lexsort((numbers[:added], keys[:added]))
+        for _ in range(2):
+            pieces = list(spill.pieces())
+            assert np.concatenate([k for k, _ in pieces]).tolist() == keys[:added][order].tolist()
+            assert np.concatenate([n for _, n in pieces]).tolist() == numbers[:added][order].tolist()
+            assert all(len(k) <= size or len(np.unique(k >> np.uint64(56))) == 1 for k, _ in pieces)
+            assert all(a[0][-1] < b[0][0] for a, b in itertools.pairwise(pieces))
+
+
+def test_rounds_over_small_pieces_propose_the_same_pairs(tmp_path, monkeypatch):
+    signatures = np.random.default_rng(0).integers(0, 12, (600, 4), dtype=np.uint32)
+    rank, found = np.random.default_rng(1).permutation(600), []
+    for size in (1 << 16, 16):
+        monkeypatch.setattr(lsh, "PIECE_DOCUMENTS", size)
+        monkeypatch.setattr(lsh, "SPILL_DOCUMENTS", 100 * size)
+        (tmp_path / str(size)).mkdir()
+        bands = lsh.Bands(tmp_path / str(size), bands=2, rows=2)
+        for start in range(0, 600, 50):
+            bands.add(np.arange(start, start + 50), signatures[start : start + 50])
+        shared = {int(n) for band in range(2) for _, numbers in bands.shared(band) for n in numbers}
+        found.append((shared, pairs_of(bands, rank, np.zeros(600, dtype=bool))))
+    assert found[0] == found[1] and len(found[0][1]) > 1000
+
+
+def test_pairs_are_handed_over_in_chunks(monkeypatch):
+    monkeypatch.setattr(lsh, "MAX_PAIRS", 7)
+    starts, sizes = np.array([0, 3, 4, 25]), np.array([3, 1, 21, 2])
+    documents = np.random.default_rng(0).permutation(27)
+    chunks = list(lsh._lead(documents, starts, sizes))
+    expected = {
+        (int(documents[start + lead]), int(documents[start + other]))
+        for start, size in zip(starts, sizes, strict=True)
+        for lead in range(min(size - 1, lsh.LEADERS))
+        for other in range(lead + 1, size)
+    }
+    assert all(0 < len(chunk) <= 7 for chunk in chunks)
+    pairs = [tuple(pair) for chunk in chunks for pair in chunk.tolist()]
+    assert len(pairs) == len(expected) and set(pairs) == expected
+
+
 def test_buckets_are_those_of_datasketch(tmp_path):
     """The same pairs as MinHashLSH over the same signatures and bands."""
     generator = np.random.default_rng(0)

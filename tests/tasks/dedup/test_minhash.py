@@ -74,6 +74,20 @@ def test_one_and_two_workers_write_the_same_bytes(run_on, documents):
     assert [(f.name, f.sha256) for f in first.manifest.files] == [(f.name, f.sha256) for f in second.manifest.files]
 
 
+def test_an_empty_dataset_and_empty_shards_pass(run_on, documents, read_kept):
+    assert run_on(minhash.STAGE, minhash.MinHashConfig(), []).shards == []
+    short = documents[-3:]
+    assert len(read_kept(run_on(minhash.STAGE, minhash.MinHashConfig(), [[], short[:1], [], short[1:]]))) == 3
+
+
+def test_what_goes_between_steps_is_not_left_in_the_dataset(run_on, documents):
+    dataset = run_on(minhash.STAGE, minhash.MinHashConfig(), [documents[:20], documents[20:]])
+    assert {file.name.split("/")[0] for file in dataset.manifest.files} == {"index", "removed", "shards", "signatures"}
+    assert set(dataset.store.sizes(dataset.folder)) == {file.name for file in dataset.manifest.files} | {
+        "manifest.json"
+    }
+
+
 def test_a_new_shard_signs_that_shard_alone(run_on, documents, monkeypatch):
     signed = []
     sign = minhash.minhash.sign_codes

@@ -34,6 +34,39 @@ def test_a_document_is_in_doubt_while_its_partner_is():
     assert dropped == {} and doubt == {1, 2}
 
 
+def test_election_is_that_of_one_document_after_the_other():
+    """Random likeness among 40 documents, some unsettled: the passes over arrays against the rule, in order of rank."""
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        rank, unsettled = generator.permutation(40), generator.random(40) < 0.2
+        pairs = generator.integers(0, 40, (60, 2))
+        pairs = np.unique(pairs[rank[pairs[:, 0]] < rank[pairs[:, 1]]], axis=0)
+        state, kept = {}, {}
+        for document in np.argsort(rank).tolist():
+            partners = sorted(pairs[pairs[:, 1] == document, 0].tolist(), key=lambda index: rank[index])
+            sure = [partner for partner in partners if state[partner] == "stays"]
+            if sure:
+                state[document], kept[document] = "goes", sure[0]
+            else:
+                doubt = unsettled[document] or any(state[partner] == "doubt" for partner in partners)
+                state[document] = "doubt" if doubt else "stays"
+        dropped, doubt = greedy([tuple(pair) for pair in pairs.tolist()], rank, unsettled)
+        assert dropped == kept
+        assert doubt == {d for d in np.unique(pairs[:, 1]).tolist() if state[d] == "doubt"}
+
+
+def test_ids_lie_in_a_file_where_there_is_a_folder(tmp_path):
+    rows = [(f"{i:032x}", "web", i) for i in range(7)]
+    tables = [table(rows[:3]), table(rows[3:3] or rows[:1]).slice(1), table(rows[3:])]
+    inside, mapped = catalogue("abc", tables), catalogue("abc", tables, tmp_path)
+    assert isinstance(mapped.ids, np.memmap) and mapped.ids.tolist() == inside.ids.tolist() == [
+        r[0].encode() for r in rows
+    ]
+    assert mapped.shard_of(np.arange(7)).tolist() == [0, 0, 0, 2, 2, 2, 2]
+    some = np.array([5, 1, 2])
+    assert mapped.rank({}, some)[some].tolist() == [0, 2, 1] and (mapped.rank({}, some)[[0, 3, 4, 6]] == 7).all()
+
+
 def test_guard_names_source_numbers_and_key():
     documents = catalogue(["s"], [table([(f"{i:032x}", "law" if i < 10 else "web", 5) for i in range(20)])])
     guard_sources(documents, range(9), 0.9, 10, "minhash_dedup")
