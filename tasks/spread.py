@@ -16,7 +16,7 @@ import os
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 OBJECT_STORE_BYTES = 256 << 20  # parts pass paths and counts, never text
 MAX_CRASHES = 2  # a worker that dies as often on one item dies of that item
@@ -86,7 +86,7 @@ def _count_loss(losses: Counter, index: int, item: Any, what: str, limit: int, e
     log.warning("a %s died on %r (%d of %d times): it is run again. %s", what, item, losses[index, what], limit, first)
 
 
-def _strategy() -> str:
+def _strategy() -> Literal["DEFAULT", "SPREAD"]:
     """On a cluster items go to all nodes alike; Ray's default fills half of one node before it turns to the next."""
     return "SPREAD" if isinstance(_session, str) else "DEFAULT"
 
