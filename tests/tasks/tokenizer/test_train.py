@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tasks.tokenizer.characters import characters_of
+from tasks.tokenizer.compounds import find_compounds
 from tasks.tokenizer.config import MATH_SYMBOLS, WHITESPACE_RUNS, TokenizerConfig
 from tasks.tokenizer.model import Tokenizer, is_unigram, proto_of
 from tasks.tokenizer.prepare import HAN_RUN
-from tasks.tokenizer.train import Fitted, find_compounds, fit
+from tasks.tokenizer.train import Fitted, fit
 from tasks.tokenizer.vocabulary import Row
 
 
