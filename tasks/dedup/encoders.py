@@ -40,8 +40,8 @@ class EncoderConfig:
     languages: tuple[str, ...]  # by their first subtag: "zh" takes zh-Hans and zh-Hant
     model: str = ""  # sentence-transformers: package, folder or cached name
     scale: Literal["calibrated", "cosine"] = "calibrated"  # of the two limits: see calibration.py
-    threshold: float = 0.95  # similarity of every segment, at or above: a duplicate
-    screen: float = 0.82  # similarity of the first segment, at or above: counted as worth a look
+    threshold: float = 0.95  # similarity of the first segment, and of all on the average, at or above: a duplicate
+    screen: float = 0.82  # of any segment, at least; pairs of first segments from here on are counted
     segment_chars: int = 128  # how much of a text one vector sees
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 An encoder sees a few hundred characters. Two pages of one site share their head, two company profiles differ in name
 and address alone; both are near 1 in cosine and are no duplicates. So a pair must also agree
 
-    in every segment      head, middle and end, each above the encoder's threshold
+    in every segment      head, middle and end: above the encoder's threshold on the average, none below `screen`
     in length             within `min_length_ratio`
     in words              Jaccard of their words (characters in unspaced scripts) at least `min_overlap`
     and be no template    the same form with other numbers, or with one name put for another again and again

@@ -33,7 +33,7 @@ NEAR_SCHEMA = pa.schema(
         ("id", pa.string()),  # of the document that would have gone
         ("other", pa.string()),
         ("encoder", pa.string()),
-        ("similarity", pa.float64()),  # lowest of the segments; of the first alone where the others were not compared
+        ("similarity", pa.float64()),  # mean of the segments; of the first alone where the others were not compared
         ("overlap", pa.float64()),  # null where it was not looked at
         ("verdict", pa.string()),  # why it stayed: see Verdict; or "below_threshold"
     ]
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
     """What a pair of texts is to each other."""
 
     name: str  # duplicate; form, template: see rewording.py; other_length, other_words, other_body: what differs
-    similarity: float  # lowest cosine of a segment
+    similarity: float  # mean cosine of the segments
     overlap: float  # Jaccard of words
 
 
@@ -68,8 +68,9 @@ def judge(left: str, right: str, encoder: EncoderConfig, config: SemanticConfig)
     if len(first) != len(second):  # one is just over a limit of `segments`: compare what both have
         first, second = [first[0], first[-1]], [second[0], second[-1]]
     vectors = [encoders.load(encoder).encode(texts).astype(np.float64) for texts in (first, second)]
-    similarity = round(float((vectors[0] * vectors[1]).sum(axis=1).min()), 6)
-    is_near = similarity >= encoder.threshold
+    cosines = (vectors[0] * vectors[1]).sum(axis=1)
+    similarity = round(float(cosines.mean()), 6)
+    is_near = similarity >= encoder.threshold and bool(cosines.min() >= encoder.screen)
     if not is_near and config.template_policy == "keep":
         return Verdict("other_body", similarity, shared)
     if not rewording.is_template(left, right):
@@ -172,7 +173,7 @@ def _part(run: StageRun, documents: survivors.Catalogue, pairs: np.ndarray, enco
     payload = {"dataset": run.input.reference(), "reads": reads, "pairs": positions, "encoder": encoder}
     config: SemanticConfig = run.config
     settings = {
-        "encoder": {**encoders.embedding_settings(encoder), "threshold": encoder.threshold},
+        "encoder": {**encoders.embedding_settings(encoder), "limits": [encoder.threshold, encoder.screen]},
         "from": proposed_from(encoder, config),
         **{rule: getattr(config, rule) for rule in ("min_length_ratio", "min_overlap")},
     }

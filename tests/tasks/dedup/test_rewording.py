@@ -33,8 +33,9 @@ def test_a_reworded_text_is_no_template():
 
 
 def test_a_form_filled_twice_is_one_form():
-    left = FORM.format(name="东方公司", year=1998, place="人民路") * 2
-    right = FORM.format(name="恒通公司", year=2011, place="解放北路") * 2
+    praise = "我们拥有经验丰富的专业团队和先进的设备，价格合理，随叫随到，赢得了广大客户的信赖与好评，期待来电。"
+    left = praise + FORM.format(name="东方公司", year=1998, place="人民路") + praise
+    right = praise + FORM.format(name="恒通公司", year=2011, place="解放北路") + praise
     assert is_template(left, right) and is_one_form(left, right)
 
 

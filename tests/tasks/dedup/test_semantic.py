@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from tasks.dedup import encoders, semantic
+from tasks.dedup import calibration, encoders, semantic, semantic_pairs
 from tasks.dedup.encoders import E5, MINILM, USE
+from tasks.dedup.normalise import fuzzy_form
 from tasks.review import beside, near
 
 BODY = (
@@ -24,6 +25,7 @@ OTHER = (
     "图书馆从下周起延长开放时间，周末同样对读者开放。馆方介绍，新的阅览室有三百个座位，读者可以在网上预约。"
     "馆内还设有儿童区和无障碍通道，志愿者将在入口处引导读者，并协助老年人办理借阅手续。馆方希望更多市民走进图书馆来读书。"
 )
+CONFIG, NO_VECTORS = calibration.CalibrationConfig(), np.empty((0, 512), dtype=np.float32)
 ONLY_USE = semantic.SemanticConfig(encoders=(USE,))
 
 
@@ -40,6 +42,20 @@ def test_long_texts_with_one_opening_and_other_bodies_stay(run_on, make_document
     documents = [make_document(BODY * 2 + tail * 3, language="zh-Hans") for tail in (BODY, OTHER)]
     dataset = run_on(semantic.STAGE, ONLY_USE, [documents])
     assert read_removed(dataset) == {} and dataset.manifest.facts["use"]["pairs_above_threshold"] == 1
+
+
+def test_a_freely_reworded_middle_goes_and_another_middle_stays():
+    """The mean of the segments decides, as long as none is only loosely alike."""
+    freely = (
+        REWORDED.replace("要提高认识，落实责任", "须重视起来，把责任落到实处").replace("密切监测天气变化", "紧盯天气")
+        .replace("确保人民群众的生命财产安全", "保护群众安全").replace("会议指出", "会上提出")
+    )  # fmt: skip
+    ends, scaled = fuzzy_form(OTHER), calibration.calibrated(USE, calibration.measure(USE, "zh", NO_VECTORS, CONFIG))
+    middles = [fuzzy_form(text) for text in (BODY, freely, OTHER[::-1])]
+    verdicts = [semantic_pairs.judge(ends + middles[0] + ends, ends + m + ends, scaled, ONLY_USE) for m in middles[1:]]
+    lowest = float(np.prod(encoders.load(USE).encode([middles[0]]) @ encoders.load(USE).encode([middles[1]]).T))
+    assert scaled.screen < lowest < scaled.threshold <= verdicts[0].similarity
+    assert [verdict.name for verdict in verdicts] == ["duplicate", "other_body"]
 
 
 @pytest.mark.parametrize(("policy", "num_removed"), [("keep", 0), ("drop", 1)])
