@@ -17,9 +17,11 @@ import math
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,7 +30,7 @@ from training import checkpoint as checkpoints
 from training.checkpoint import Checkpoint, Progress
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
-from training.data.loader import Batch, GuardedBatches, Prefetcher
+from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
 from training.engine import Engine, TorchEngine
 from training.guards import vocabulary
 from training.metrics import MetricsLog, append, truncate_after
@@ -204,8 +206,12 @@ class Trainer:
     def step(self) -> bool:
         """One optimizer step; returns whether any rank was asked to stop."""
         started = time.perf_counter()
-        batch = self.prefetcher.take(self.progress.samples)
-        self.report_findings(batch)
+        try:
+            batch = self.prefetcher.take(self.progress.samples)
+        except BadSampleError as error:
+            self.report(error.findings)  # the other ranks only see this one's end
+            raise
+        self.report(batch.findings)
         lr = learning_rate(self.progress.step, self.config)
         result = self.engine.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
         loss, stop_votes = self.mean(result.loss, float(self.stop.pending()))
@@ -235,9 +241,9 @@ class Trainer:
         self.beat()
         return stop_votes > 0
 
-    def report_findings(self, batch: Batch) -> None:
+    def report(self, findings: Sequence[dict[str, Any]]) -> None:
         """What the guards found goes into this rank's file, and from rank 0's batches also into the events."""
-        for finding in batch.findings:
+        for finding in findings:
             append(self.findings, finding)
             if self.log is not None:
                 self.log.event("bad_sample", **finding)

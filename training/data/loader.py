@@ -33,6 +33,10 @@ POLL_SECONDS = 0.1
 class BadSampleError(DataError):
     """A sample that no policy lets pass: it would crash the lookup, or the policy is to stop."""
 
+    def __init__(self, message: str, findings: Sequence[dict[str, Any]] = ()):
+        super().__init__(message)
+        self.findings = list(findings)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -72,7 +76,8 @@ class GuardedBatches:
         reports = [self.report(finding, int(flat[finding.sample]), step) for finding in found]
         fatal = [r for r in reports if config.bad_samples == "stop" or r["reason"] == "out_of_range"]
         if fatal and config.bad_samples != "replace":
-            raise BadSampleError(describe(fatal[0]))
+            stopped = [report | {"action": "stopped"} if report in fatal else report for report in reports]
+            raise BadSampleError(describe(fatal[0]), stopped)
         if config.bad_samples == "replace":
             for row in sorted({finding.sample for finding in found}):
                 tokens[row] = self.replacement(int(flat[row]))
@@ -166,8 +171,3 @@ class Prefetcher:
         self.closed.set()
         if self.depth:
             self.thread.join()
-
-
-def documents_in(findings: Sequence[dict[str, Any]]) -> list[str]:
-    """The ids that findings name, each once, in order."""
-    return list(dict.fromkeys(document["id"] for finding in findings for document in finding["documents"]))

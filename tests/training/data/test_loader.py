@@ -138,6 +138,7 @@ def test_ids_outside_the_vocabulary_stop_a_run_that_only_reports_and_name_the_do
 
 
 def test_a_run_may_stop_at_any_finding(data):
-    with pytest.raises(BadSampleError, match="repetition"):
+    with pytest.raises(BadSampleError, match="repetition") as raised:
         for consumed in range(0, 80, 8):
             batches(data, bad_samples="stop").load(consumed)
+    assert {finding["action"] for finding in raised.value.findings} == {"stopped"}
