@@ -28,6 +28,7 @@ from flows.options import (
 )
 
 MIN_WIDTH = 190
+SHARE_ERROR = 0.03  # of the pieces; beyond it the table says so
 SIZES = "32000,64000,85000,128000"
 
 
@@ -143,6 +144,15 @@ def show(comparison: dict[str, Any], as_json: bool, url: str) -> None:
             console.print(
                 f"{row['size']:,}: sample {row['sample']} has text for {row['vocab_size']:,} pieces only; not measured"
             )
+        elif short := [
+            g for g, pieces in row["vocabulary"].items() if pieces["target"] - pieces["share"] > SHARE_ERROR
+        ]:
+            pieces = [row["vocabulary"][group] for group in short]
+            lacks = ", ".join(
+                f"{group} {100 * p['share']:.1f} of {100 * p['target']:.1f} %"
+                for group, p in zip(short, pieces, strict=True)
+            )
+            console.print(f"{row['size']:,}: sample {row['sample']} has not the text for all shares of pieces: {lacks}")
     console.print(compare_table(comparison))
     if not comparison["published"]:
         console.print("no installed package ships a tokenizer to compare with (give --published NAME=FILE)")

@@ -2,8 +2,9 @@
 
 Of the sizes that were measured: the smallest whose next step is not worth its memory (it saves less than
 `min_gain_per_doubling` of the tokens, scaled to a doubling of the vocabulary) and which spells few enough characters
-in bytes in each language group that has a bound. A size whose embedding is larger than allowed is out. Every sample
-gives a recommendation of its own; they should agree.
+in bytes in each language group that has a bound. A size whose embedding is larger than allowed is out, and so is one
+for whose shares of the languages the sample has not enough text: it would be filled up with pieces of the others, and
+is not what a larger sample would give. Every sample gives a recommendation of its own; they should agree.
 
 in    rows of the comparison
 out   the size, the reason in a sentence, and what each sample says alone
@@ -24,6 +25,7 @@ class Rule:
     min_gain_per_doubling: float = 0.03  # of the tokens; the embedding doubles for it
     max_byte_fallback: dict[str, float] = field(default_factory=lambda: {"zh": 0.0005})  # by group, of the tokens
     max_embedding_bytes: int | None = None  # in bf16, one table
+    max_share_error: float = 0.03  # of the pieces, by group
 
     def __post_init__(self) -> None:
         if not 0 < self.min_gain_per_doubling < 1:
@@ -58,7 +60,8 @@ def averaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for group in same[0]["groups"]
         }
         tokens = mean([row["num_tokens"] for row in same])
-        result.append({**same[0], "groups": groups, "num_tokens": tokens})
+        worst = max(same, key=share_error)
+        result.append({**worst, "groups": groups, "num_tokens": tokens})
     return result
 
 
@@ -70,8 +73,13 @@ def decide(rows: Sequence[Mapping[str, Any]], rule: Rule) -> tuple[int, str]:
     """The size that the rule takes of rows of rising size, and why."""
     ordered = sorted(rows, key=lambda row: row["size"])
     limit = rule.max_embedding_bytes
-    largest = f"the largest that {'fits the memory' if limit else 'was measured'}"
-    fitting = [row for row in ordered if limit is None or row["embedding_bytes"]["bf16"] <= limit] or ordered[:1]
+    possible = [row for row in ordered if limit is None or row["embedding_bytes"]["bf16"] <= limit] or ordered[:1]
+    fitting = [row for row in possible if share_error(row) <= rule.max_share_error] or possible
+    largest = "the largest that "
+    if len(fitting) < len(possible):
+        largest += f"has its shares of the languages ({possible[len(fitting)]['size']:,} needs a larger sample)"
+    else:
+        largest += "fits the memory" if len(possible) < len(ordered) else "was measured"
     for row, larger in zip(fitting, [*fitting[1:], None], strict=True):
         if over := beyond(row, rule):
             if larger is None:
@@ -90,6 +98,11 @@ def decide(rows: Sequence[Mapping[str, Any]], rule: Rule) -> tuple[int, str]:
                 f"(the rule asks {100 * rule.min_gain_per_doubling:g} %), and {bounds(row, rule)}"
             )
     raise AssertionError("the last row always decides")
+
+
+def share_error(row: Mapping[str, Any]) -> float:
+    """How far the pieces are from the shares they should have, in the worst group."""
+    return max((abs(group["share"] - group["target"]) for group in row.get("vocabulary", {}).values()), default=0.0)
 
 
 def gain_per_doubling(smaller: Mapping[str, Any], larger: Mapping[str, Any]) -> float:

@@ -38,6 +38,15 @@ def test_an_embedding_that_is_too_large_rules_a_size_out():
     assert found["size"] == 16_000 and "misses the bound" in found["reason"]
 
 
+def test_a_size_that_the_sample_cannot_fill_by_its_shares_is_ruled_out():
+    shares = {"en": {"share": 0.21, "target": 0.35}, "zh": {"share": 0.79, "target": 0.65}}
+    rows = [*ROWS[:3], ROWS[3] | {"vocabulary": shares}]
+    found = recommend(rows, Rule(min_gain_per_doubling=0.01))
+    assert found["size"] == 32_000
+    assert found["reason"].startswith("the largest that has its shares of the languages (64,000 needs a larger sample)")
+    assert recommend(rows, Rule(min_gain_per_doubling=0.01, max_share_error=0.2))["size"] == 64_000
+
+
 def test_the_largest_is_taken_where_every_step_is_worth_it():
     assert recommend(ROWS, Rule(min_gain_per_doubling=0.01))["size"] == 64_000
 
