@@ -56,7 +56,9 @@ def panels(comparison: Mapping[str, Any]) -> list[Panel]:
         name: {group: means(found, lambda row, g=group, n=name: row["groups"][g][n]) for group in groups(comparison)}  # type: ignore[misc]
         for name in ("bytes_per_token", "byte_fallback_rate")
     }
-    percent = {g: [(x, 100 * y) for x, y in points] for g, points in by_group["byte_fallback_rate"].items()}
+    # A logarithmic axis has no place for 0: sizes without bytes have no point.
+    percent = {g: [(x, 100 * y) for x, y in points if y] for g, points in by_group["byte_fallback_rate"].items()}
+    percent = {g: points for g, points in percent.items() if points}
     samples = sorted({row["sample"] for row in found})
     renyi = {f"sample {s}": points(found, s, lambda row: row["renyi_efficiency"]) for s in samples}
     first = [row for row in found if row["sample"] == samples[0]]
