@@ -49,6 +49,15 @@ CONFIGS = {
         )
     ),
     "a curriculum": mixture(curriculum=CurriculumConfig(fraction=0.3)),
+    "all of it": mixture(
+        changes=(ChangeConfig(from_step=61, phases=OTHER),),
+        skip=(
+            SkipConfig(documents=("a3", "b100"), from_step=70),
+            SkipConfig(steps=(40, 55)),
+            SkipConfig(steps=(40, 43)),
+        ),
+        curriculum=CurriculumConfig(fraction=0.5),
+    ),
 }
 
 
