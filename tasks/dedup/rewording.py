@@ -26,6 +26,7 @@ ALIGNED_UNITS = 600  # the diff is quadratic at worst: 600 units take about 30 m
 MIN_SHARED_NUMBERS = 0.9
 MIN_SHARED_UNITS = 0.8  # of a form filled twice
 MAX_BLANK_UNITS = 16  # of one blank: a street address fits in
+SAME_WORD = 0.8  # letters in common, in order, of two spellings
 MAX_GAP_UNITS = 2  # in common within a blank, by chance
 
 
@@ -53,7 +54,15 @@ def is_template(left: str, right: str) -> bool:
         return True
     a, b, changes = _aligned(left, right, ALIGNED_UNITS)
     replaced = Counter((tuple(a[i1:i2]), tuple(b[j1:j2])) for tag, i1, i2, j1, j2 in changes if tag == "replace")
-    return any(count >= 2 for count in replaced.values())
+    return any(count >= 2 and not _is_respelled(*pair) for pair, count in replaced.items())
+
+
+def _is_respelled(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    """Whether one word is put for itself, as "per cent" for "percent" or "defence" for "defense": no other name."""
+    left, right = "".join(first), "".join(second)
+    if min(len(left), len(right)) < 2 or DIGITS.search(left + right):
+        return False
+    return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() >= SAME_WORD
 
 
 def is_one_form(left: str, right: str) -> bool:

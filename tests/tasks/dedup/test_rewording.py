@@ -26,6 +26,13 @@ def test_one_name_for_another_again_and_again_makes_a_template():
     assert is_template(left, right)
 
 
+def test_another_spelling_is_no_other_name():
+    left = "The U.S. spent ten per cent more on defence; Defence of the U.S. takes per cent after per cent of it."
+    right = "The US spent ten percent more on defense; Defense of the US takes percent after percent of it."
+    assert not is_template(left.lower(), right.lower())
+    assert is_template(left.lower(), right.lower().replace("us ", "eu "))
+
+
 def test_a_reworded_text_is_no_template():
     left = "The council met on 5 May and agreed to close the old bridge for repairs until the autumn of 2024."
     right = "On 5 May the council met and decided that the old bridge be closed for repair until autumn 2024."
