@@ -35,7 +35,7 @@ class TokenizerConfig:
 
     vocab_size: int = 32_000  # all told: control, byte and symbol pieces are part of it
     model_type: Literal["unigram", "bpe"] = "unigram"
-    sample_chars: int = 10_000_000  # about; fitting takes some 7 s per million on two idle cores
+    sample_chars: int = 10_000_000  # about; fitting takes some 4 CPU seconds per million
     language_shares: dict[str, float] = field(default_factory=default_language_shares)  # "zh": zh-*; sample and pieces
     max_repeats: int = 4  # how often a document of a scarce language may enter the sample
     character_coverage: dict[str, float] = field(default_factory=default_character_coverage)  # by group; rest in bytes
