@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from flows.engine import MissingInput
 from tasks.pieces import character_table, piece_names
-from tasks.shards.files import token_files
-from tasks.shards.splits import TRAIN
+from tasks.shards.files import TRAIN, token_files
 from tasks.stage import Stage
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store

@@ -22,8 +22,7 @@ import numpy as np
 
 from tasks.continued import take_over
 from tasks.pieces import character_table, fallback_ids, piece_names
-from tasks.shards.files import token_files
-from tasks.shards.splits import TRAIN, VALIDATION
+from tasks.shards.files import TRAIN, VALIDATION, token_files
 from tasks.stage import Stage, StageRun, stage_key
 from tasks.store.dataset import Dataset
 from training.config import RunSpec, TrainConfig

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.shards.files import token_files
-from tasks.shards.splits import VALIDATION
+from tasks.shards.files import VALIDATION, token_files
 from tasks.store.dataset import Dataset
 from tasks.tokenizer.model import EOS_ID
 from training.data import DataError

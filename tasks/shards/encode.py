@@ -33,8 +33,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.document import Document, Dropped
+from tasks.shards.files import TRAIN, VALIDATION
 from tasks.shards.near import CANDIDATES, SIGNATURES, signature_column
-from tasks.shards.splits import TRAIN, VALIDATION, ShardsConfig, draws, signatures
+from tasks.shards.splits import ShardsConfig, draws, signatures
 from tasks.stage import PartWriter
 from tasks.store.dataset import BATCH_ROWS, Dataset
 from tasks.store.tables import from_batch

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tasks.store.dataset import Dataset
 
+TRAIN, VALIDATION = "train", "validation"
+SPLITS = (TRAIN, VALIDATION)
+
 
 def token_files(shards: Dataset, split: str) -> tuple[Path, tuple[str, ...]]:
     """The folder and the stems of `split`; no stems when the split is empty."""

@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from kernels import minhash
 from tasks.dedup.normalise import fuzzy_codes
+from tasks.shards.files import TRAIN, VALIDATION
 
-TRAIN, VALIDATION = "train", "validation"
-SPLITS = (TRAIN, VALIDATION)
 NUM_PERM = 64
 SHINGLE_SIZE = 5
 PERMUTATIONS = minhash.permutations(NUM_PERM, 1)

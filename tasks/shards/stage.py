@@ -17,8 +17,9 @@ from collections import Counter
 from typing import Any
 
 from tasks.shards.encode import encode_part, validation_part
+from tasks.shards.files import SPLITS, TRAIN, VALIDATION
 from tasks.shards.near import left_out, sidecar_of
-from tasks.shards.splits import SPLITS, TRAIN, VALIDATION, ShardsConfig
+from tasks.shards.splits import ShardsConfig
 from tasks.stage import Part, Stage, StageRun
 from tasks.store.filesystem import digest_of
 from tasks.tokenizer.markers import Markers

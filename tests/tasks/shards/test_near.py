@@ -10,9 +10,9 @@ import pytest
 
 from kernels import minhash
 from tasks.dedup.normalise import fuzzy_form
-from tasks.shards.files import token_files
+from tasks.shards.files import TRAIN, VALIDATION, token_files
 from tasks.shards.near import likeliest
-from tasks.shards.splits import TRAIN, VALIDATION, ShardsConfig, split_of
+from tasks.shards.splits import ShardsConfig, split_of
 from training.indexed import IndexedReader
 
 CONFIG = ShardsConfig(validation_fraction=0.3)

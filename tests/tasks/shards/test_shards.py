@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.shards import stage as shards
-from tasks.shards.files import token_files
-from tasks.shards.splits import SPLITS, TRAIN, VALIDATION, ShardsConfig, split_of
+from tasks.shards.files import SPLITS, TRAIN, VALIDATION, token_files
+from tasks.shards.splits import ShardsConfig, split_of
 from tasks.tokenizer.model import EOS_ID, Tokenizer
 from training.data import TokenDataset
 from training.indexed import IndexedReader

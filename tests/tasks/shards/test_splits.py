@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.shards.splits import VALIDATION, ShardsConfig, draws, signatures, split_of
+from tasks.shards.files import VALIDATION
+from tasks.shards.splits import ShardsConfig, draws, signatures, split_of
 
 WORDS = ["".join(random.Random(i).choices(string.ascii_lowercase, k=7)) for i in range(5000)]
 
