@@ -23,7 +23,7 @@ check: setup
 	$(BIN)/mypy
 
 bench: setup  ## every benchmark: figures beside those of peers in the same run
-	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@failed=0; for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $$failed
 
 bench-%: setup  ## one of them, such as bench-clean or bench-charsets
 	$(BIN)/python benchmarks/$*.py

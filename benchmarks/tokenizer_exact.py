@@ -1,6 +1,6 @@
 """What the tokenizer of a store promises, checked on all text that the store holds.
 
-    python benchmarks/tokenizer_exact.py STORE [--documents 10000]
+    python benchmarks/tokenizer_exact.py [STORE] [--name default] [--documents 10000]
 
 Round trip on every decoded text; ids of `transformers` equal to ours on the first documents of the mix; tokens that
 spell a character in bytes, per language group, over the whole mix; the vocabulary's shares. `danlu run --until
@@ -79,7 +79,7 @@ def fallback(tokenizer: Tokenizer, dataset: Dataset, groups: list[str]) -> dict[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("store")
+    parser.add_argument("store", nargs="?", default="out/store")
     parser.add_argument("--name", default="default", help="of the pipeline")
     parser.add_argument("--tokenizer", help="pipeline whose tokenizer is checked; default: the same")
     parser.add_argument("--documents", type=int, default=10_000, help="to compare with transformers")
