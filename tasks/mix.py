@@ -19,7 +19,7 @@ from typing import Any
 
 from tasks import sampling
 from tasks.document import Document, Dropped, Kept
-from tasks.stage import Part, PartWriter, Stage, StageRun
+from tasks.stage import PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
 
 
@@ -110,36 +110,18 @@ def apply_part(payload: Any, config: Any, writer: PartWriter) -> dict[str, Any]:
 
 def run(run: StageRun) -> None:
     config: MixConfig = run.config
-    shards, reference = run.input.shards, run.input.reference()
     bounds: dict[str, float] = {}
     targets: dict[str, float] = {}
-    work = {"dataset": reference, "seed": config.seed, "bounds": bounds, "targets": targets}
+    work = {"seed": config.seed, "bounds": bounds, "targets": targets}
     if config.shares:
-        counting = [
-            Part(
-                name=shard.stem,
-                step="count",
-                inputs=(shard.sha256,),
-                payload={**work, "shard": shard.name},
-                settings=config.seed,
-            )
-            for shard in shards
-        ]
+        counting = run.shard_parts("count", config.seed, **work)
         histograms = sampling.merge([r.result["chars"] for r in run.parts(count_part, counting)])
         chars = {source: sum(slices) for source, slices in histograms.items()}
         targets |= target_shares(chars, config.shares)
         wanted = wanted_chars(chars, targets, config.min_kept_fraction)
         bounds |= {source: sampling.bound_for(histograms[source], wanted[source]) for source in chars}
-    applying = [
-        Part(
-            name=shard.stem,
-            step="apply",
-            inputs=(shard.sha256,),
-            payload={**work, "shard": shard.name},
-            settings={"seed": config.seed, "bounds": bounds, "targets": targets},
-        )
-        for shard in shards
-    ]
+    settings = {"seed": config.seed, "bounds": bounds, "targets": targets}
+    applying = run.shard_parts("apply", settings, **work)
     results = run.parts(apply_part, applying)
     run.output.facts = facts([r.result for r in results], targets)
 

@@ -194,6 +194,24 @@ class StageRun:
             self.output.account.merge(result.account)
         return ordered
 
+    def shard_parts(self, step: str, settings: Any = None, **payload: Any) -> list[Part]:
+        """A part for each shard of the input, whose payload is `dataset` (a reference), `shard` (a name) and `payload`.
+
+        `settings` is what of the config the step depends on, and of `payload` what decides the bytes; None: the config.
+        """
+        work = {"dataset": self.input.reference(), **payload}
+        return [
+            Part(
+                name=shard.stem,
+                step=step,
+                inputs=(shard.sha256,),
+                payload={**work, "shard": shard.name},
+                settings=settings,
+                size=shard.bytes,
+            )
+            for shard in self.input.shards
+        ]
+
     def map_shards(
         self, process: Callable[..., Iterator[Outcome]], payloads: Mapping[str, Any] | None = None
     ) -> list[PartResult]:

@@ -84,7 +84,7 @@ def duplicates(hashes: np.ndarray, rank: np.ndarray) -> dict[int, int]:
 
 def run(run: StageRun) -> None:
     config: ExactConfig = run.config
-    results = run.parts(hash_shard, sidecars.shard_parts(run, "hash", settings={}))
+    results = run.parts(hash_shard, run.shard_parts("hash", settings={}))
     names = [shard.stem for shard in run.input.shards]
     documents = survivors.catalogue(
         names, sidecars.read_sidecars(run, results, ["id", "source", "length"]), run.scratch()
@@ -166,7 +166,7 @@ def _shared_paragraphs(
     config: ParagraphConfig = run.config.paragraphs
     keyed = ("unit", "min_chars", "min_line_columns", "skip_languages")
     settings = {name: getattr(config, name) for name in keyed}
-    results = run.parts(_units_shard, sidecars.shard_parts(run, "paragraphs", settings))
+    results = run.parts(_units_shard, run.shard_parts("paragraphs", settings))
     spilled = shared_paragraphs.SpilledParagraphs(run.scratch(), sum(r.files[0].rows for r in results))
     stays = np.ones(len(documents), dtype=bool)
     stays[list(dropped)] = False

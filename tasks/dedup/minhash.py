@@ -108,7 +108,7 @@ def text_digests(texts: pa.Array) -> pa.Array:
 def run(run: StageRun) -> None:
     config: MinHashConfig = run.config
     settings = {name: getattr(config, name) for name in ("shingle_size", "min_shingles", "num_perm", "seed")}
-    results = run.parts(sign_shard, sidecars.shard_parts(run, "sign", settings))
+    results = run.parts(sign_shard, run.shard_parts("sign", settings))
     names = [shard.stem for shard in run.input.shards]
     documents = survivors.catalogue(
         names, sidecars.read_sidecars(run, results, ["id", "source", "length"]), run.scratch()

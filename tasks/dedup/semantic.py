@@ -112,7 +112,7 @@ def run(run: StageRun) -> None:
         run.map_shards(process, {})
         return
     settings = {"encoders": [encoders.embedding_settings(e) for e in config.encoders], "min_chars": config.min_chars}
-    results = run.parts(embed_shard, sidecars.shard_parts(run, "embed", settings))
+    results = run.parts(embed_shard, run.shard_parts("embed", settings))
     shards = [shard.stem for shard in run.input.shards]
     documents = survivors.catalogue(shards, sidecars.read_sidecars(run, results, ["id", "source", "length"]))
     rank = documents.rank(config.source_priority)

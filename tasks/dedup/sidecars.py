@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,30 +10,15 @@ import pyarrow.parquet as pq
 
 from tasks.dedup.lsh import sort_unique
 from tasks.dedup.survivors import Catalogue
-from tasks.stage import Part, PartResult, PartWriter, StageRun
+from tasks.stage import PartResult, PartWriter, StageRun
 from tasks.store.dataset import Dataset
 
 MATRIX = ".u32"  # ends the name of a file of uint32 rows, little-endian, one row a document
 MATRIX_ROWS = 1 << 12  # rows read at once: 2 MiB of 128 values
 
 
-def shard_parts(run: StageRun, step: str, settings: dict[str, Any]) -> list[Part]:
-    """One part per shard of the input; `settings` is what of the config the step depends on."""
-    reference = run.input.reference()
-    return [
-        Part(
-            name=shard.stem,
-            step=step,
-            inputs=(shard.sha256,),
-            payload={"dataset": reference, "shard": shard.name},
-            settings=settings,
-        )
-        for shard in run.input.shards
-    ]
-
-
 def shard_batches(payload: dict, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of the shard that a part of `shard_parts` is for."""
+    """The batches of the shard that a part of `StageRun.shard_parts` is for."""
     yield from Dataset.load(payload["dataset"]).batches(payload["shard"], columns=columns)
 
 

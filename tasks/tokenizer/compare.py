@@ -222,7 +222,7 @@ def sample(run: StageRun) -> tuple[list[PartResult], list[PartResult]]:
         "samples": config.num_samples,
         "held_out": config.held_out_fraction,
     }
-    counted = run.parts(count_part, shards_as_parts(run, "count", {}, splitting))
+    counted = run.parts(count_part, run.shard_parts("count", splitting, rates={}))
     chosen = {}
     for slot in (HELD_OUT, *map(str, range(config.num_samples))):
         histograms = sampling.merge([result.result["chars"].get(slot, {}) for result in counted])
@@ -230,21 +230,7 @@ def sample(run: StageRun) -> tuple[list[PartResult], list[PartResult]]:
         sized = replace(tokenizer, sample_chars=config.eval_chars, max_repeats=1) if is_eval else tokenizer
         chosen[slot] = rates(histograms, sized)
     settings = splitting | {"rates": {slot: {g: asdict(r) for g, r in found.items()} for slot, found in chosen.items()}}
-    return counted, run.parts(sample_part, shards_as_parts(run, "sample", chosen, settings))
-
-
-def shards_as_parts(run: StageRun, step: str, chosen: Any, settings: Any) -> list[Part]:
-    reference = run.input.reference()
-    return [
-        Part(
-            name=shard.stem,
-            step=step,
-            inputs=(shard.sha256,),
-            payload={"dataset": reference, "shard": shard.name, "rates": chosen},
-            settings=settings,
-        )
-        for shard in run.input.shards
-    ]
+    return counted, run.parts(sample_part, run.shard_parts("sample", settings, rates=chosen))
 
 
 def finish(run: StageRun, measured: list[PartResult], theirs: list[PartResult]) -> None:

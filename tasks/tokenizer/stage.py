@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks import sampling
-from tasks.stage import Part, PartResult, PartWriter, Stage, StageRun
+from tasks.stage import PartResult, PartWriter, Stage, StageRun
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
 from tasks.tokenizer.characters import FOLDER, CharacterCounter, add_up
@@ -29,7 +29,7 @@ from tasks.tokenizer.config import TokenizerConfig
 from tasks.tokenizer.export import huggingface_files, mismatches
 from tasks.tokenizer.measures import byte_pieces, measure
 from tasks.tokenizer.model import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from tasks.tokenizer.sample import Rate, group_of, rates, target_chars
+from tasks.tokenizer.sample import group_of, rates, target_chars
 from tasks.tokenizer.train import Fitted, fit
 from tasks.tokenizer.vocabulary import Row
 
@@ -76,11 +76,11 @@ def sample_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> No
 def run(run: StageRun) -> None:
     config: TokenizerConfig = run.config
     counting = {"seed": config.seed, "groups": sorted(config.language_shares)}
-    counted = run.parts(count_part, parts_of(run, "count", {}, counting))
+    counted = run.parts(count_part, run.shard_parts("count", counting, rates={}))
     histograms = sampling.merge([result.result["chars"] for result in counted])
     chosen = rates(histograms, config)
     settings = {**counting, "rates": {group: asdict(rate) for group, rate in chosen.items()}}
-    sampled = run.parts(sample_part, parts_of(run, "sample", chosen, settings))
+    sampled = run.parts(sample_part, run.shard_parts("sample", settings, rates=chosen))
 
     run.progress(0, 1, "fitting")
     rows = list(sample_rows(run.store, run.output.folder, sampled))
@@ -101,20 +101,6 @@ def run(run: StageRun) -> None:
         "groups": measure(tokenizer, measured_texts(rows, targets), *byte_pieces(tokenizer))["groups"],
     }
     run.progress(1, 1, f"{tokenizer.vocab_size:,} pieces")
-
-
-def parts_of(run: StageRun, step: str, chosen: dict[str, Rate], settings: Any) -> list[Part]:
-    reference = run.input.reference()
-    return [
-        Part(
-            name=shard.stem,
-            step=step,
-            inputs=(shard.sha256,),
-            payload={"dataset": reference, "shard": shard.name, "rates": chosen},
-            settings=settings,
-        )
-        for shard in run.input.shards
-    ]
 
 
 def vocabulary_facts(fitted: Fitted, config: TokenizerConfig) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from tasks.clean.language.identify import wanted
 from tasks.clean.words import is_unspaced
 from tasks.document import UNKNOWN_LANGUAGE, Document, Dropped, Outcome, Quarantined
 from tasks.settings import to_dict
-from tasks.stage import Part, PartWriter, Stage, StageRun
+from tasks.stage import PartWriter, Stage, StageRun
 from tasks.store.account import AccountError
 from tasks.store.dataset import Dataset
 
@@ -179,29 +179,23 @@ def process(documents: Iterator[Document], config: FilterConfig) -> Iterator[Out
         yield judge(document, config, user_rules)
 
 
-def filter_shard(payload: tuple[dict[str, str], str], config: FilterConfig, writer: PartWriter) -> dict[str, Any]:
+def filter_shard(payload: dict[str, Any], config: FilterConfig, writer: PartWriter) -> dict[str, Any]:
     """Judge one shard, counting the length of every document that comes in."""
-    reference, shard = payload
     counts: dict[str, Counter[int]] = {}
     user_rules, read = load_all(config), 0
-    for document in Dataset.load(reference).documents(shard):
+    for document in Dataset.load(payload["dataset"]).documents(payload["shard"]):
         assert isinstance(document, Document)
         read += 1
         counts.setdefault(document.language, Counter())[lengths.bucket(len(document.text))] += 1
         writer.put(judge(document, config, user_rules))
     if writer.account.total().read != read:
-        raise AccountError(f"{shard}: read {read} documents, answered {writer.account.total().read}")
+        raise AccountError(f"{payload['shard']}: read {read} documents, answered {writer.account.total().read}")
     return {"lengths": {language: dict(sorted(found.items())) for language, found in sorted(counts.items())}}
 
 
 def run(run: StageRun) -> None:
     """A part per shard; the lengths of all of them become a fact of the dataset."""
-    reference = run.input.reference()
-    parts = [
-        Part(name=shard.stem, step="filter", inputs=(shard.sha256,), payload=(reference, shard.name))
-        for shard in run.input.shards
-    ]
-    results = run.parts(filter_shard, parts)
+    results = run.parts(filter_shard, run.shard_parts("filter"))
     merged = lengths.merge(result.result["lengths"] for result in results)
     run.output.facts = {"lengths": lengths.table(merged)}
 
