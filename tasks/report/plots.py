@@ -75,7 +75,7 @@ def draw(panel: Panel) -> str:
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(5.2, 2.7))
         FigureCanvasSVG(figure)
-        axes = figure.add_axes((0.13, 0.17, 0.84, 0.76))
+        axes = figure.add_axes((0.13, 0.17, 0.82, 0.76))  # room for the last label
         for (label, points), colour in zip(series.items(), COLOURS, strict=False):
             x = [p[0] for p in points]
             y = [p[1] for p in points]
