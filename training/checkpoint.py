@@ -39,10 +39,13 @@ from training.data.config import DataConfig
 from training.data.history import conflict
 from training.engine import Engine, ParameterState
 from training.environment import describe_environment
+from training.schedule.config import ScheduleConfig
+from training.schedule.staged import ScheduleState, from_checkpoint, to_checkpoint
 
 logger = logging.getLogger(__name__)
 FORMAT, VERSION = "danlu-checkpoint", 1
-NEW_KEYS = {"bad_samples": "report", "document_masks": False}  # what checkpoints from before these keys stand for
+# what checkpoints from before these keys stand for
+NEW_KEYS = {"bad_samples": "report", "document_masks": False, "schedule": asdict(ScheduleConfig())}
 
 
 class CheckpointError(RuntimeError):
@@ -66,6 +69,9 @@ class Checkpoint:
     folder: Path
     progress: Progress
     state: dict[str, Any]
+
+    def schedule(self) -> ScheduleState:
+        return from_checkpoint(self.state["schedule"])
 
     def weights(self) -> dict[str, torch.Tensor]:
         return load_file(self.folder / "model.safetensors")
@@ -96,7 +102,7 @@ def rank_and_size() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def save(spec: RunSpec, engine: Engine, progress: Progress) -> Path:
+def save(spec: RunSpec, engine: Engine, progress: Progress, schedule: ScheduleState | None = None) -> Path:
     """Write the checkpoint of `progress.step` and thin out the older ones. Collective."""
     rank, _ = rank_and_size()
     final = root(Path(spec.work_dir)) / f"step-{progress.step:08d}"
@@ -109,7 +115,7 @@ def save(spec: RunSpec, engine: Engine, progress: Progress) -> Path:
     torch.save(rng_state(), partial / f"rng-{rank:05d}.pt")
     fsync(partial / f"rng-{rank:05d}.pt")
     if rank == 0:
-        write_json(partial / "state.json", state_values(spec, progress))
+        write_json(partial / "state.json", state_values(spec, progress, schedule or ScheduleState()))
         write_json(partial / "environment.json", describe_environment())
     barrier()  # every rank's file is on disk before any is hashed
     if rank == 0:
@@ -119,7 +125,7 @@ def save(spec: RunSpec, engine: Engine, progress: Progress) -> Path:
     return final
 
 
-def state_values(spec: RunSpec, progress: Progress) -> dict[str, Any]:
+def state_values(spec: RunSpec, progress: Progress, schedule: ScheduleState) -> dict[str, Any]:
     digests = {"dataset_digest": spec.dataset_digest, "tokenizer_digest": spec.tokenizer_digest}
     return {
         "format": FORMAT,
@@ -127,7 +133,7 @@ def state_values(spec: RunSpec, progress: Progress) -> dict[str, Any]:
         **asdict(progress),
         **digests,
         "config": spec.train.key_settings(),
-        "schedule": {"kind": "cosine", "next_step": progress.step},
+        "schedule": to_checkpoint(schedule, progress.step, spec.train),
     }
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from training.data.config import DataConfig
 from training.guards import GuardConfig
+from training.schedule.config import ScheduleConfig
 from training.settings import require
 
 
@@ -85,6 +86,7 @@ class TrainConfig:
     lr: float = 2e-3
     min_lr_ratio: float = 0.1
     warmup_steps: int = 20
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)  # how the rate goes on from there
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)
     adam_eps: float = 1e-8
@@ -189,6 +191,7 @@ class TrainConfig:
         values["betas"] = tuple(values["betas"])
         values["data"] = DataConfig.from_dict(values.get("data") or dataclasses.asdict(DataConfig()))
         values["guards"] = GuardConfig(**values.get("guards") or {})
+        values["schedule"] = ScheduleConfig(**values.get("schedule") or {})
         return cls(**values)
 
 
@@ -202,6 +205,7 @@ IDENTITY_KEYS: tuple[str, ...] = (
     "lr",
     "min_lr_ratio",
     "warmup_steps",
+    "schedule",
     "weight_decay",
     "betas",
     "adam_eps",

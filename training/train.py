@@ -33,12 +33,13 @@ from training.data import TokenDataset
 from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
 from training.engine import Engine, TorchEngine
 from training.guards import vocabulary
-from training.metrics import MetricsLog, append, truncate_after
+from training.metrics import MetricsLog, append, read_rows, truncate_after
 from training.model import Decoder, initialise
 from training.processes import MARK
 from training.run_files import HEARTBEAT_FILE, RESULT_FILE, STOP_FILE
 from training.run_lock import RunLock
-from training.schedule import learning_rate
+from training.schedule.rates import learning_rate
+from training.schedule.staged import EVENT, ScheduleState, advance, recorded_warmup, replay
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +168,7 @@ class Trainer:
         if found is not None:
             checkpoints.restore_rng(found.folder, self.config.seed)
         self.progress = found.progress if found else Progress(step=0, samples=0, tokens=0, optimizer_step=0)
+        self.schedule = self.resume_schedule(found)
         self.last_saved = found.folder if found else None
         self.findings = self.work_dir / f"findings-{self.rank:05d}.jsonl"
         truncate_after(self.findings, self.progress.step)
@@ -175,6 +177,16 @@ class Trainer:
             dropped = truncate_after(self.log.metrics, self.progress.step)
             name = found.folder.name if found else None
             self.log.event("start", self.progress.step, checkpoint=name, rows_dropped=dropped, ranks=self.size)
+
+    def resume_schedule(self, found: Checkpoint | None) -> ScheduleState:
+        """The checkpoint's. What rests on a measurement and was decided after it is not measured again."""
+        state = found.schedule() if found else ScheduleState()
+        if self.config.schedule.kind != "staged" or state.warmup_steps is not None:
+            return state
+        box = [recorded_warmup(read_rows(self.work_dir / "events.jsonl"), self.config) if self.rank == 0 else None]
+        if self.size > 1:
+            dist.broadcast_object_list(box)
+        return replay(state, box[0])
 
     def read_ahead(self) -> Prefetcher:
         """The loader, from where the run stands to its last step."""
@@ -212,10 +224,11 @@ class Trainer:
             self.report(error.findings)  # the other ranks only see this one's end
             raise
         self.report(batch.findings)
-        lr = learning_rate(self.progress.step, self.config)
+        lr = learning_rate(self.progress.step, self.config, self.schedule)
         result = self.engine.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
-        loss, stop_votes = self.mean(result.loss, float(self.stop.pending()))
+        loss, stop_votes, load_seconds = self.mean(result.loss, float(self.stop.pending()), batch.load_seconds)
         self.check_loss(loss)
+        self.advance_schedule(loss, load_seconds)
         self.progress = Progress(
             step=self.progress.step + 1,
             samples=self.progress.samples + self.config.global_batch_size,
@@ -237,6 +250,7 @@ class Trainer:
                 tokens_per_second=self.config.tokens_per_step / seconds,
                 seconds=seconds,
                 data_wait_seconds=batch.wait_seconds,
+                data_load_seconds=load_seconds,
             )
         self.beat()
         return stop_votes > 0
@@ -248,13 +262,21 @@ class Trainer:
             if self.log is not None:
                 self.log.event("bad_sample", **finding)
 
-    def mean(self, loss: float, stop: float) -> tuple[float, float]:
-        """Mean loss over ranks and the highest stop vote, in fp64 and one reduction."""
+    def advance_schedule(self, loss: float, load_seconds: float) -> None:
+        """Every rank decides alike, since what it decides from is reduced."""
+        step = self.progress.step
+        self.schedule, events = advance(self.schedule, self.config, step=step, loss=loss, load_seconds=load_seconds)
+        for event in events:
+            if self.log is not None:
+                self.log.event(EVENT, step + 1, **event)
+
+    def mean(self, *values: float) -> list[float]:
+        """The mean of each over the ranks, in fp64 and one reduction."""
         if self.size == 1:
-            return loss, stop
-        values = torch.tensor([loss, stop], dtype=torch.float64, device=self.device)
-        dist.all_reduce(values)
-        return values[0].item() / self.size, values[1].item()
+            return list(values)
+        held = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(held)
+        return [value / self.size for value in held.tolist()]
 
     def check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
@@ -284,7 +306,7 @@ class Trainer:
             return
         share = self.validation.batch_at(0, passes * size * self.size, self.rank, self.size, micro_batch_size=size)
         losses = [self.engine.evaluate(torch.from_numpy(micro).long()) for micro in share]
-        loss, _ = self.mean(math.fsum(losses) / passes, 0.0)
+        (loss,) = self.mean(math.fsum(losses) / passes)
         if self.log is not None:
             tokens = passes * size * self.size * self.config.seq_len
             seconds = time.perf_counter() - started
@@ -294,7 +316,7 @@ class Trainer:
     def save(self) -> None:
         started = time.perf_counter()
         self.progress = replace(self.progress, optimizer_step=self.engine.optimizer_step())
-        self.last_saved = checkpoints.save(self.spec, self.engine, self.progress)
+        self.last_saved = checkpoints.save(self.spec, self.engine, self.progress, self.schedule)
         if self.log is not None:
             seconds = time.perf_counter() - started
             self.log.event("checkpoint", self.progress.step, name=self.last_saved.name, seconds=seconds)

@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +45,7 @@ class Batch:
     tokens: np.ndarray  # int32[grad_accum_steps, micro_batch_size, seq_len + 1]
     findings: list[dict[str, Any]] = field(default_factory=list)
     wait_seconds: float = 0.0  # that training stood still for it
+    load_seconds: float = 0.0  # that reading and judging it took
 
 
 class BatchSettings(Protocol):
@@ -67,7 +68,7 @@ class GuardedBatches:
         self.data, self.config, self.words, self.rank, self.world_size = data, config, words, rank, world_size
 
     def load(self, consumed: int) -> Batch:
-        config = self.config
+        config, started = self.config, time.perf_counter()
         indices = rank_indices(consumed, config.global_batch_size, self.rank, self.world_size, config.micro_batch_size)
         flat = indices.reshape(-1)
         tokens = self.data.samples(flat)
@@ -81,7 +82,8 @@ class GuardedBatches:
         if config.bad_samples == "replace":
             for row in sorted({finding.sample for finding in found}):
                 tokens[row] = self.replacement(int(flat[row]))
-        return Batch(tokens.reshape(*indices.shape, -1), reports)
+        seconds = time.perf_counter() - started
+        return Batch(tokens.reshape(*indices.shape, -1), reports, load_seconds=seconds)
 
     def report(self, finding: Finding, index: int, step: int) -> dict[str, Any]:
         """The finding with the documents that hold its tokens."""
@@ -164,7 +166,7 @@ class Prefetcher:
             assert found == position, f"the loader is at {found}, training at {position}"
         if isinstance(item, BaseException):
             raise item
-        return Batch(item.tokens, item.findings, time.perf_counter() - started)
+        return replace(item, wait_seconds=time.perf_counter() - started)
 
     def close(self) -> None:
         """End the thread; what it has ready is dropped."""
