@@ -64,6 +64,11 @@ class ModelConfig:
         return self.hidden_size // self.num_heads
 
 
+# Up to 2^25 logits (128 MiB in fp32, 384 MiB at the peak of the loss) chunks save too little to matter, and small runs
+# keep torch's own cross-entropy to the bit. Above, chunks are no slower (benchmarks/cross_entropy.py).
+PLAIN_LOSS_LOGITS = 1 << 25
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
     """One training run. At most one of `steps`, `num_epochs`, `token_budget` says how long it is; none: one epoch."""
@@ -96,6 +101,7 @@ class TrainConfig:
     backend: Literal["deepspeed", "torch"] = "deepspeed"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
+    loss: Literal["auto", "chunked", "plain"] = "auto"  # auto: chunked above PLAIN_LOSS_LOGITS per micro batch
     zero_stage: int = 1
     world_size: int = 2
     threads_per_rank: int = 1
@@ -153,6 +159,12 @@ class TrainConfig:
     @property
     def grad_accum_steps(self) -> int:
         return self.global_batch_size // (self.micro_batch_size * self.num_ranks)
+
+    @property
+    def chunked_loss(self) -> bool:
+        """Whether the loss is made by chunks of tokens (kernels/cross_entropy). The two forms differ in rounding."""
+        logits = self.micro_batch_size * self.seq_len * self.model.vocab_size
+        return self.loss == "chunked" or (self.loss == "auto" and logits > PLAIN_LOSS_LOGITS)
 
     @property
     def tokens_per_step(self) -> int:

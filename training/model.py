@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kernels import cross_entropy
 from training.config import ModelConfig
 
 
@@ -158,13 +159,16 @@ class Trunk(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Logits of tokens, or, given targets, the mean cross-entropy. Tied embeddings are one parameter, kept once."""
+    """Logits of tokens, or, given targets, the mean cross-entropy. Tied embeddings are one parameter, kept once.
 
-    def __init__(self, config: ModelConfig):
+    `chunked_loss`: the loss is made without ever holding the logits of all tokens (kernels/cross_entropy)."""
+
+    def __init__(self, config: ModelConfig, *, chunked_loss: bool = False):
         super().__init__()
         if config.vocab_size <= 0:
             raise ValueError("vocab_size: 0 stands for the tokenizer's; resolve the config before building the model")
         self.config = config
+        self.linear_cross_entropy = cross_entropy.chunked if chunked_loss else cross_entropy.plain
         self.model = Trunk(config)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
@@ -175,10 +179,9 @@ class Decoder(nn.Module):
         one text."""
         x_BTD = self.model(tokens_BT, documents_BT)
         head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        logits_BTV = F.linear(x_BTD, head)
         if targets_BT is None:
-            return logits_BTV
-        return F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
+            return F.linear(x_BTD, head)
+        return self.linear_cross_entropy(x_BTD.flatten(0, 1), head, targets_BT.flatten())
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -101,7 +101,7 @@ def start_distributed(config: TrainConfig, local_rank: int) -> torch.device:
 def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | None) -> Engine:
     """Model, optimizer and state, from the checkpoint or from the seed."""
     config = spec.train
-    model = Decoder(config.model)
+    model = Decoder(config.model, chunked_loss=config.chunked_loss)
     if checkpoint is None:
         initialise(model, config.seed)
     else:

@@ -34,6 +34,15 @@ def test_a_vocabulary_other_than_the_tokenizers_is_refused():
         TrainConfig(model=ModelConfig(vocab_size=299)).resolve(vocab_size=300, num_samples=10)
 
 
+def test_the_loss_is_made_by_chunks_where_its_logits_are_many_unless_told():
+    def chunked(vocab_size, **changes):
+        return TrainConfig(model=ModelConfig(vocab_size=vocab_size), **changes).chunked_loss
+
+    assert not chunked(16_384)  # 8 x 256 x 2^14 = 2^25
+    assert chunked(16_385) and chunked(85_000)
+    assert chunked(300, loss="chunked") and not chunked(85_000, loss="plain")
+
+
 def test_how_a_run_is_watched_is_no_part_of_its_key():
     one, two = TrainConfig(stall_timeout_seconds=60, keep_checkpoints=9), TrainConfig()
     assert one.key_settings() == two.key_settings()

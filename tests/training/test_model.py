@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from kernels.cross_entropy import chunks
 from training.config import ModelConfig
 from training.hugging_face import from_hugging_face, hugging_face_config, to_hugging_face
 from training.model import Decoder, documents_in, initialise
@@ -92,3 +93,18 @@ def test_a_row_of_one_document_has_the_same_loss_with_and_without_masks():
         plain = model(tokens[:, :-1], tokens[:, 1:])
         masked = model(tokens[:, :-1], tokens[:, 1:], documents_in(tokens[:, :-1], eos_id=2))
     assert torch.allclose(plain, masked, atol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}])
+def test_the_loss_by_chunks_and_its_gradients_equal_the_plain_ones(changes, monkeypatch):
+    monkeypatch.setattr(chunks, "MIN_CHUNK_TOKENS", 1)
+    monkeypatch.setitem(chunks.CHUNK_LOGITS, "cpu", 7 * 101)
+    tokens = torch.randint(0, 101, (3, 22), generator=torch.Generator().manual_seed(1))
+    plain, chunked = build(**changes), Decoder(build(**changes).config, chunked_loss=True)
+    chunked.load_state_dict(plain.state_dict())
+    losses = [model(tokens[:, :-1], tokens[:, 1:]) for model in (plain, chunked)]
+    for loss in losses:
+        loss.backward()
+    assert torch.allclose(*losses, rtol=1e-6, atol=0)
+    for one, other in zip(plain.parameters(), chunked.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, rtol=1e-4, atol=1e-7)
