@@ -65,7 +65,7 @@ class ModelConfig:
 
 
 # Up to 2^25 logits (128 MiB in fp32, 384 MiB at the peak of the loss) chunks save too little to matter, and small runs
-# keep torch's own cross-entropy to the bit. Above, chunks are no slower (benchmarks/cross_entropy.py).
+# keep torch's own cross-entropy to the bit (benchmarks/cross_entropy.py).
 PLAIN_LOSS_LOGITS = 1 << 25
 
 
