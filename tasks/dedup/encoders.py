@@ -114,8 +114,10 @@ class SentenceTransformersEncoder:
     def __init__(self, path: str):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         import torch
+        import transformers
         from sentence_transformers import SentenceTransformer
 
+        transformers.utils.logging.disable_progress_bar()  # it would draw over our own progress
         torch.set_num_threads(1)
         self._model = SentenceTransformer(path, device="cpu")
 
