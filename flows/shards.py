@@ -34,7 +34,7 @@ def verify(
         opened = open_dataset(store, dataset, name)
         if opened.stage != "shards":
             raise ValueError(f"{opened.url} is a dataset of stage {opened.stage!r}; expected one of stage 'shards'")
-        faults = list(find_faults(opened))
+        faults = find_faults(opened)
         for fault in faults:
             print(json.dumps(dataclasses.asdict(fault), ensure_ascii=False)) if as_json else print(fault)
         files = len(opened.manifest.files)

@@ -61,15 +61,11 @@ def compare(
 
     def action() -> None:
         from flows.config import load_config
-        from flows.engine import default_workers
-        from tasks import spread
-        from tasks.stage import run_stage
         from tasks.store.filesystem import Store
-        from tasks.tokenizer.compare import STAGE, CompareConfig
+        from tasks.tokenizer.compare import CompareConfig
         from tasks.tokenizer.recommend import Rule
 
-        opened = Store(store)
-        pipeline, record = latest_pipeline(opened, name)
+        pipeline, record = latest_pipeline(Store(store), name)
         request = record["request"]
         asked = load_config(
             recipe or request["recipe"],
@@ -86,25 +82,37 @@ def compare(
             published=dict(pair(given) for given in published or ()),
             tokenizer=asked.tokenizer,
         )
-        watcher = terminal.TerminalWatcher()
-        watcher.stage_started(STAGE)
-        try:
-            result = run_stage(
-                STAGE,
-                store=opened,
-                pipeline=pipeline,
-                config=config,
-                inputs={"mix": open_dataset(store, "mix", pipeline)},
-                workers=default_workers() if workers is None else workers,
-                progress=watcher.progress,
-            )
-        finally:
-            watcher.close()
-            spread.shutdown()
-        watcher.stage_finished(STAGE, result)
-        show(read(result.dataset), as_json, str(result.dataset.url))
+        dataset = compared(store, pipeline, config, workers)
+        show(read(dataset), as_json, str(dataset.url))
 
     guarded(action)
+
+
+def compared(store: str, pipeline: str, config: Any, workers: int | None) -> Any:
+    """The dataset of the experiment on the current mix, run where it is not in the store."""
+    from flows.engine import default_workers
+    from tasks import spread
+    from tasks.stage import run_stage
+    from tasks.store.filesystem import Store
+    from tasks.tokenizer.compare import STAGE
+
+    watcher = terminal.TerminalWatcher()
+    watcher.stage_started(STAGE)
+    try:
+        result = run_stage(
+            STAGE,
+            store=Store(store),
+            pipeline=pipeline,
+            config=config,
+            inputs={"mix": open_dataset(store, "mix", pipeline)},
+            workers=default_workers() if workers is None else workers,
+            progress=watcher.progress,
+        )
+    finally:
+        watcher.close()
+        spread.shutdown()
+    watcher.stage_finished(STAGE, result)
+    return result.dataset
 
 
 def numbers(given: str) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ def run(run: StageRun) -> None:
     config: MixConfig = run.config
     bounds: dict[str, float] = {}
     targets: dict[str, float] = {}
-    work = {"seed": config.seed, "bounds": bounds, "targets": targets}
+    work: dict[str, Any] = {"seed": config.seed, "bounds": bounds, "targets": targets}
     if config.shares:
         counting = run.shard_parts("count", config.seed, **work)
         histograms = sampling.merge([r.result["chars"] for r in run.parts(count_part, counting)])

@@ -19,9 +19,7 @@ BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def piece_names(tokenizer: Dataset) -> list[str]:
-    """The pieces of the tokenizer by id; none where the dataset holds no model."""
-    if not any(entry.name == MODEL_FILE for entry in tokenizer.files("artifact")):
-        return []
+    """The pieces of the tokenizer by id."""
     processor = Tokenizer.load(tokenizer.local(MODEL_FILE)).processor
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 

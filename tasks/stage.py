@@ -194,17 +194,18 @@ class StageRun:
             self.output.account.merge(result.account)
         return ordered
 
-    def shard_parts(self, step: str, settings: Any = None, **payload: Any) -> list[Part]:
+    def shard_parts(self, step: str, settings: Any = None, inputs: tuple[str, ...] = (), **payload: Any) -> list[Part]:
         """A part for each shard of the input, whose payload is `dataset` (a reference), `shard` (a name) and `payload`.
 
         `settings` is what of the config the step depends on, and of `payload` what decides the bytes; None: the config.
+        `inputs` are digests of what else it reads.
         """
         work = {"dataset": self.input.reference(), **payload}
         return [
             Part(
                 name=shard.stem,
                 step=step,
-                inputs=(shard.sha256,),
+                inputs=(shard.sha256, *inputs),
                 payload={**work, "shard": shard.name},
                 settings=settings,
                 size=shard.bytes,

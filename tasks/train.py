@@ -78,7 +78,7 @@ def resolve(spec: RunSpec, shards: Dataset) -> RunSpec:
     config = config.resolve(
         vocab_size=int(shards.manifest.facts["vocab_size"]),
         num_samples=given.samples_per_epoch,
-        eos_id=int(shards.manifest.facts.get("eos_id", -1)),
+        eos_id=int(shards.manifest.facts["eos_id"]),
     )
     spec = dataclasses.replace(spec, train=config)
     TokenDataset.for_run(spec).warn_of_repeats(config.steps * config.global_batch_size)

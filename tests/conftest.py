@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tasks.tokenizer.model import CONTROL_PIECES, PAD_ID, PROTO, UNK_ID, Piece
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def tokenizer_model(size: int) -> bytes:
+    """A SentencePiece model without training: the control pieces, then single characters up to `size`."""
+    proto = PROTO.ModelProto()
+    proto.trainer_spec.pad_id = PAD_ID
+    for i, piece in enumerate([*CONTROL_PIECES, *(chr(0x4E00 + i) for i in range(size - len(CONTROL_PIECES)))]):
+        control = Piece.UNKNOWN if i == UNK_ID else Piece.CONTROL
+        proto.pieces.add(piece=piece, type=control if piece in CONTROL_PIECES else Piece.NORMAL)
+    return proto.SerializeToString()
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,7 @@ def rank_and_size() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def save(spec: RunSpec, engine: Engine, progress: Progress, schedule: ScheduleState | None = None) -> Path:
+def save(spec: RunSpec, engine: Engine, progress: Progress, schedule: ScheduleState) -> Path:
     """Write the checkpoint of `progress.step` and thin out the older ones. Collective."""
     rank, _ = rank_and_size()
     final = root(Path(spec.work_dir)) / f"step-{progress.step:08d}"
@@ -115,7 +115,7 @@ def save(spec: RunSpec, engine: Engine, progress: Progress, schedule: ScheduleSt
     torch.save(rng_state(), partial / f"rng-{rank:05d}.pt")
     fsync(partial / f"rng-{rank:05d}.pt")
     if rank == 0:
-        write_json(partial / "state.json", state_values(spec, progress, schedule or ScheduleState()))
+        write_json(partial / "state.json", state_values(spec, progress, schedule))
         write_json(partial / "environment.json", describe_environment())
     barrier()  # every rank's file is on disk before any is hashed
     if rank == 0:

@@ -33,13 +33,7 @@ def run(run: StageRun) -> None:
     model = next(f for f in tokenizer.files("artifact") if f.name == "tokenizer.model")
     given = {"dataset": mix.reference(), "tokenizer": tokenizer.reference()}
     fitted = (model.sha256, Markers.of(tokenizer).digest)
-    encoded = run.parts(
-        encode_part,
-        [
-            Part(name=s.stem, step="encode", inputs=(s.sha256, *fitted), payload={**given, "shard": s.name})
-            for s in mix.shards
-        ],
-    )
+    encoded = run.parts(encode_part, run.shard_parts("encode", inputs=fitted, tokenizer=tokenizer.reference()))
     near = left_out(run, encoded) if run.config.validation_max_jaccard is not None else {}
     parts = []
     for shard, result in zip(mix.shards, encoded, strict=True):

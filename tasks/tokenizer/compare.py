@@ -222,7 +222,7 @@ def sample(run: StageRun) -> tuple[list[PartResult], list[PartResult]]:
         "samples": config.num_samples,
         "held_out": config.held_out_fraction,
     }
-    counted = run.parts(count_part, run.shard_parts("count", splitting, rates={}))
+    counted = run.parts(count_part, run.shard_parts("count", splitting))
     chosen = {}
     for slot in (HELD_OUT, *map(str, range(config.num_samples))):
         histograms = sampling.merge([result.result["chars"].get(slot, {}) for result in counted])

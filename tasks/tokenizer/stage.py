@@ -76,7 +76,7 @@ def sample_part(payload: Any, config: TokenizerConfig, writer: PartWriter) -> No
 def run(run: StageRun) -> None:
     config: TokenizerConfig = run.config
     counting = {"seed": config.seed, "groups": sorted(config.language_shares)}
-    counted = run.parts(count_part, run.shard_parts("count", counting, rates={}))
+    counted = run.parts(count_part, run.shard_parts("count", counting))
     histograms = sampling.merge([result.result["chars"] for result in counted])
     chosen = rates(histograms, config)
     settings = {**counting, "rates": {group: asdict(rate) for group, rate in chosen.items()}}

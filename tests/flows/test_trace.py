@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.trace import documents_of_step, steps_of_document, trained, training_data
+from tasks.pieces import MODEL_FILE
 from tasks.stage import Stage, StageRun, run_stage
 from tasks.store.dataset import Dataset, current
 from tasks.store.filesystem import Store
+from tasks.tokenizer.model import EOS_ID
 from tasks.train import STAGE
+from tests.conftest import tokenizer_model
 from training.config import ModelConfig, TrainConfig
 from training.data.config import ComponentConfig, DataConfig, PhaseConfig, SkipConfig
 from training.guards import GuardConfig
@@ -60,13 +63,18 @@ def write_shards(run: StageRun) -> None:
     pq.write_table(pa.table(columns), folder / "a.parquet")
     for suffix in ("bin", "idx", "parquet"):
         run.output.add_file(f"train/a.{suffix}", folder / f"a.{suffix}")
-    run.output.facts = {"vocab_size": VOCAB_SIZE, "splits": {"train": {"tokens": 1200}, "validation": {"tokens": 0}}}
+    splits = {"train": {"tokens": 1200}, "validation": {"tokens": 0}}
+    run.output.facts = {"vocab_size": VOCAB_SIZE, "eos_id": EOS_ID, "splits": splits}
+
+
+def write_tokenizer(run: StageRun) -> None:
+    run.output.add_file(MODEL_FILE, tokenizer_model(VOCAB_SIZE))
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store, inputs = Store(str(tmp_path_factory.mktemp("store"))), {}
-    for name, function in (("shards", write_shards), ("tokenizer", lambda run: run.output.add_file("x", b"x"))):
+    for name, function in (("shards", write_shards), ("tokenizer", write_tokenizer)):
         stage = Stage(name=name, module="tasks.document", config=Given, inputs=(), run=function, summary="")
         made = run_stage(stage, store=store, pipeline="t", config=Given(), inputs={}, workers=0)
         inputs[name] = made.dataset

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.pieces import MODEL_FILE
 from tasks.stage import Stage, StageRun, run_stage
 from tasks.store.dataset import Dataset
 from tasks.store.filesystem import Store
+from tasks.tokenizer.model import EOS_ID
 from tasks.train import STAGE, with_more_of_short_tokens
 from tasks.trained import load_model, load_state
+from tests.conftest import tokenizer_model
 from training.config import ModelConfig, TrainConfig
 from training.data import TokenDataset
 from training.data.config import ComponentConfig, DataConfig, PhaseConfig, ShortTokensConfig, SkipConfig
@@ -60,12 +63,20 @@ def write_shards(run: StageRun) -> None:
         tokens[split] += writer.num_tokens
         for suffix in (".bin", ".idx", ".parquet"):
             run.output.add_file(f"{split}/{name}{suffix}", folder / f"{number}{suffix}")
-    run.output.facts = {"vocab_size": VOCAB_SIZE, "splits": {split: {"tokens": n} for split, n in tokens.items()}}
+    run.output.facts = {
+        "vocab_size": VOCAB_SIZE,
+        "eos_id": EOS_ID,
+        "splits": {split: {"tokens": n} for split, n in tokens.items()},
+    }
+
+
+def write_tokenizer(run: StageRun) -> None:
+    run.output.add_file(MODEL_FILE, tokenizer_model(VOCAB_SIZE))
 
 
 def train(store: Store, config: TrainConfig, seed: int = 0) -> tuple[Dataset, bool]:
     inputs = {}
-    for name, function in (("shards", write_shards), ("tokenizer", lambda run: run.output.add_file("x", b"x"))):
+    for name, function in (("shards", write_shards), ("tokenizer", write_tokenizer)):
         stage = Stage(name=name, module="tasks.document", config=Given, inputs=(), run=function, summary="")
         result = run_stage(stage, store=store, pipeline="t", config=Given(seed=seed), inputs={}, workers=0)
         inputs[name] = result.dataset

@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up_during_a_save_leaves_the_older_checkpoint_in_force
 
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoints.save(spec, engine, dataclasses.replace(found.progress, step=30))
+        checkpoints.save(spec, engine, dataclasses.replace(found.progress, step=30), found.schedule())
     again = load_newest(Path(spec.work_dir))
     assert again is not None
     assert again.progress.step == 20

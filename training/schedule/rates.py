@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from training.config import TrainConfig
 
 EMPTY = ScheduleState()
+LEAST_RATIO = 1e-3  # an exponential does not reach a floor of 0
 
 
 def learning_rate(step: int, config: TrainConfig, state: ScheduleState = EMPTY) -> float:
@@ -69,6 +70,3 @@ def decayed(step: int, config: TrainConfig, top: float) -> float:
         return floor + (top - floor) * (position + 1) / warmup
     progress = min(1.0, (position + 1 - warmup) / (end - first - warmup))
     return top * (floor / top) ** progress
-
-
-LEAST_RATIO = 1e-3  # an exponential does not reach a floor of 0
