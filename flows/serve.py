@@ -12,6 +12,7 @@ in    DANLU_HOST, DANLU_PORT (127.0.0.1:4200); PREFECT_HOME (where the server ke
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -179,7 +180,8 @@ def stop_flow_runs(worker: subprocess.Popen[bytes] | None) -> None:
         return
     runs = psutil.Process(worker.pid).children()
     for run in runs:
-        run.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile by itself
+            run.terminate()
     psutil.wait_procs(runs, timeout=FLOW_STOP_SECONDS)
     if runs:
         time.sleep(2.0)  # for the worker to tell the server
