@@ -38,6 +38,7 @@ from flows.options import (
 from flows.order import STAGES
 from flows.review import review
 from flows.shards import verify
+from flows.sizes import sizes
 from flows.tokenizer import compare
 from flows.train_quality import train_quality
 from tasks.settings import ConfigError
@@ -405,6 +406,7 @@ for _stage in STAGES:
 # Commands with a module of their own: app.command(name="…")(function)
 app.command(name="review")(review)
 app.command(name="lengths")(lengths)
+app.command(name="sizes")(sizes)
 app.command(name="forget")(forget)
 app.command(name="train-quality")(train_quality)
 

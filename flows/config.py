@@ -32,6 +32,7 @@ from tasks.settings import ConfigError, from_dict, to_dict
 from tasks.shards.splits import ShardsConfig
 from tasks.tokenizer.config import TokenizerConfig
 from training.config import TrainConfig
+from training.sizes import SIZES
 
 DEFAULT_RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "default.yaml"
 
@@ -79,7 +80,19 @@ def load_config(
     values = {k: {} if v is None and k != "name" else v for k, v in values.items()}  # `filter:` with nothing below it
     if not values.get("ingest") or (isinstance(values["ingest"], dict) and not values["ingest"].get("sources")):
         raise ConfigError("no input: give --input PATH, or a recipe (--config FILE) with ingest.sources")
+    name_model(values)
     return wire(from_dict(PipelineConfig, values))
+
+
+def name_model(values: dict[str, Any]) -> None:
+    """Put the numbers of `train.model.size` where the recipe leaves them open."""
+    model = (values.get("train") or {}).get("model")
+    if not isinstance(model, dict) or "size" not in model:
+        return
+    size = model.pop("size")
+    if size not in SIZES:
+        raise ConfigError(f"train.model.size: expected one of {', '.join(SIZES)}, found {size!r}")
+    values["train"]["model"] = SIZES[size] | model
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

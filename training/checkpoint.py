@@ -34,7 +34,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
-from training.config import RunSpec, identity
+from training.config import ModelConfig, RunSpec, identity
 from training.data.config import DataConfig
 from training.data.history import conflict
 from training.engine import Engine, ParameterState
@@ -45,7 +45,7 @@ from training.schedule.staged import ScheduleState, from_checkpoint, to_checkpoi
 logger = logging.getLogger(__name__)
 FORMAT, VERSION = "danlu-checkpoint", 1
 # what checkpoints from before these keys stand for
-NEW_KEYS = {"bad_samples": "report", "document_masks": False, "schedule": asdict(ScheduleConfig())}
+NEW_KEYS = {"bad_samples": "report", "document_masks": False, "schedule": asdict(ScheduleConfig()), "z_loss": 0.0}
 
 
 class CheckpointError(RuntimeError):
@@ -240,7 +240,7 @@ def check_same_run(checkpoint: Checkpoint, spec: RunSpec) -> None:
                     "another work folder, or set resume_on_changed_data to true to go on with the new data"
                 )
     saved, ours = checkpoint.state["config"], identity(spec.train)
-    saved = json.loads(json.dumps(saved))
+    saved = {**json.loads(json.dumps(saved)), "model": asdict(ModelConfig(**saved["model"]))}
     ours = json.loads(json.dumps(ours))
     changed = [key for key in ours if saved.get(key, NEW_KEYS.get(key)) != ours[key]]
     if "model" in changed or (changed and not spec.train.resume_on_changed_config):

@@ -121,7 +121,10 @@ class TorchEngine:
 
     @torch.no_grad()
     def evaluate(self, batch: Tensor) -> float:
-        return self.loss(batch).item()
+        self.module.eval()
+        loss = self.loss(batch).item()
+        self.module.train()
+        return loss
 
     def named_state(self) -> Iterator[tuple[str, ParameterState]]:
         for name, parameter in self.module.named_parameters():

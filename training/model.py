@@ -2,8 +2,7 @@
 
 Parameter names and the rotary layout (first half, second half) are those of LlamaForCausalLM in `transformers`, so an
 export renames nothing (training/hugging_face.py). Attention goes through scaled_dot_product_attention, which picks the
-machine's fused kernel. Each parameter is initialised from a generator seeded by (seed, its own name): equal at any
-world size, and a layer added at the end leaves the others as they were.
+machine's fused kernel. What the parameters begin as is training/initial.py's.
 
 in    tokens_BT int64, targets_BT for the loss, and documents_BT where packed documents shall not see each other
 out   logits_BTV, or the mean next-token cross-entropy in fp32
@@ -14,9 +13,6 @@ Shapes: B batch, T tokens, D hidden_size, N num_heads, K num_kv_heads, H head_di
 """
 
 from __future__ import annotations
-
-import hashlib
-import math
 
 import torch
 import torch.nn.functional as F
@@ -161,13 +157,14 @@ class Trunk(nn.Module):
 class Decoder(nn.Module):
     """Logits of tokens, or, given targets, the mean cross-entropy. Tied embeddings are one parameter, kept once.
 
-    `chunked_loss`: the loss is made without ever holding the logits of all tokens (kernels/cross_entropy)."""
+    `chunked_loss`: the loss is made without ever holding the logits of all tokens (kernels/cross_entropy). `z_loss`
+    weighs the square of the log of the softmax's sum in the loss of a module in training; in `eval` it is left out."""
 
-    def __init__(self, config: ModelConfig, *, chunked_loss: bool = False):
+    def __init__(self, config: ModelConfig, *, chunked_loss: bool = False, z_loss: float = 0.0):
         super().__init__()
         if config.vocab_size <= 0:
             raise ValueError("vocab_size: 0 stands for the tokenizer's; resolve the config before building the model")
-        self.config = config
+        self.config, self.z_loss = config, z_loss
         self.linear_cross_entropy = cross_entropy.chunked if chunked_loss else cross_entropy.plain
         self.model = Trunk(config)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -181,31 +178,8 @@ class Decoder(nn.Module):
         head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         if targets_BT is None:
             return F.linear(x_BTD, head)
-        return self.linear_cross_entropy(x_BTD.flatten(0, 1), head, targets_BT.flatten())
+        z_loss = self.z_loss if self.training else 0.0
+        return self.linear_cross_entropy(x_BTD.flatten(0, 1), head, targets_BT.flatten(), z_loss=z_loss)
 
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
-
-
-def init_std(name: str, fan_in: int, config: ModelConfig) -> float:
-    """Width-scaled; what is added to the residual stream shrinks with depth (GPT-2: 1/sqrt(2 x layers))."""
-    if name.endswith(("embed_tokens.weight", "lm_head.weight")):
-        return config.embedding_init_scale / math.sqrt(config.hidden_size)
-    std = config.linear_init_scale / math.sqrt(fan_in)
-    if name.endswith(("o_proj.weight", "down_proj.weight")):
-        std /= math.sqrt(2 * config.num_layers)
-    return std
-
-
-@torch.no_grad()
-def initialise(model: Decoder, seed: int) -> Decoder:
-    """Fill `model` in place: norms with ones, matrices with normals that depend on (seed, name) alone."""
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 1:
-            parameter.fill_(1.0)
-            continue
-        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-        values = torch.randn(parameter.shape, generator=generator)
-        parameter.copy_(values * init_std(name, parameter.shape[1], model.config))
-    return model

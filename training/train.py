@@ -33,8 +33,9 @@ from training.data import TokenDataset
 from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
 from training.engine import Engine, TorchEngine
 from training.guards import vocabulary
+from training.initial import faults, initialise
 from training.metrics import MetricsLog, append, read_rows, truncate_after
-from training.model import Decoder, initialise
+from training.model import Decoder
 from training.processes import MARK
 from training.run_files import HEARTBEAT_FILE, RESULT_FILE, STOP_FILE
 from training.run_lock import RunLock
@@ -101,9 +102,10 @@ def start_distributed(config: TrainConfig, local_rank: int) -> torch.device:
 def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | None) -> Engine:
     """Model, optimizer and state, from the checkpoint or from the seed."""
     config = spec.train
-    model = Decoder(config.model, chunked_loss=config.chunked_loss)
+    model = Decoder(config.model, chunked_loss=config.chunked_loss, z_loss=config.z_loss)
     if checkpoint is None:
         initialise(model, config.seed)
+        check_layers(model, config)
     else:
         model.load_state_dict(checkpoint.weights())
     engine: Engine
@@ -118,6 +120,18 @@ def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | N
     else:
         engine.install_state(checkpoint.parameter_states(), checkpoint.progress.optimizer_step)
     return engine
+
+
+def check_layers(model: Decoder, config: TrainConfig) -> None:
+    """Refuse a model that begins badly. Every rank holds the same one, so one rank looks."""
+    if not config.check_layers or checkpoints.rank_and_size()[0]:
+        return
+    if found := faults(model, config.layer_bounds):
+        raise TrainingError(
+            f"before the first step, {'; '.join(found)}. Bring model.linear_init_scale "
+            f"({config.model.linear_init_scale}) and model.embedding_init_scale ({config.model.embedding_init_scale}) "
+            "back to their defaults, or set check_layers to false"
+        )
 
 
 def find_checkpoint(spec: RunSpec) -> Checkpoint | None:

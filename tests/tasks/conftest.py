@@ -23,7 +23,8 @@ from tasks.tokenizer.export import huggingface_files
 from tasks.tokenizer.model import EOS_ID, Tokenizer, seal
 from training.config import ModelConfig
 from training.indexed import IndexedWriter
-from training.model import Decoder, initialise
+from training.initial import initialise
+from training.model import Decoder
 
 TEXTS = [
     ("web", "en", "The furnace burns day and night, and the smith watches the colour of the iron. "),

@@ -1,8 +1,6 @@
-"""The decoder: equal to transformers', causal, and equal at the start whatever builds it."""
+"""The decoder: equal to transformers', causal, and blind across packed documents where it is asked to be."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 import torch
@@ -11,7 +9,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from kernels.cross_entropy import chunks
 from training.config import ModelConfig
 from training.hugging_face import from_hugging_face, hugging_face_config, to_hugging_face
-from training.model import Decoder, documents_in, initialise
+from training.initial import initialise
+from training.model import Decoder, documents_in
 
 SHAPE = {"vocab_size": 101, "hidden_size": 48, "num_layers": 3, "num_heads": 6, "num_kv_heads": 2}
 
@@ -46,22 +45,6 @@ def test_a_token_never_sees_the_ones_after_it():
     with torch.no_grad():
         assert torch.allclose(model(tokens)[0, :12], model(changed)[0, :12], atol=1e-6)
         assert not torch.allclose(model(tokens)[0, 12], model(changed)[0, 12], atol=1e-4)
-
-
-def test_first_loss_is_ln_of_the_vocabulary_at_several_widths():
-    for width in (48, 192, 384):
-        model = build(hidden_size=width, vocab_size=4000)
-        tokens = torch.randint(0, 4000, (4, 65), generator=torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            loss = model(tokens[:, :-1], tokens[:, 1:]).item()
-        assert abs(loss / math.log(4000) - 1) < 0.015, f"width {width}: {loss}"
-
-
-def test_initial_weights_depend_on_seed_and_name_alone():
-    one, two, deeper = build(), build(), build(num_layers=4)
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-    assert torch.equal(one.model.layers[0].mlp.gate_proj.weight, deeper.model.layers[0].mlp.gate_proj.weight)
-    assert not torch.equal(one.model.embed_tokens.weight, build(seed=4).model.embed_tokens.weight)
 
 
 def test_a_shape_that_cannot_be_is_refused_by_its_key():
@@ -108,3 +91,15 @@ def test_the_loss_by_chunks_and_its_gradients_equal_the_plain_ones(changes, monk
     assert torch.allclose(*losses, rtol=1e-6, atol=0)
     for one, other in zip(plain.parameters(), chunked.parameters(), strict=True):
         assert torch.allclose(one.grad, other.grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_z_loss_is_added_in_training_and_left_out_in_evaluation(chunked):
+    tokens = torch.randint(0, 101, (3, 22), generator=torch.Generator().manual_seed(1))
+    plain = build()
+    weighed = Decoder(plain.config, chunked_loss=chunked, z_loss=0.5)
+    weighed.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        loss, squares = plain(tokens[:, :-1], tokens[:, 1:]), plain(tokens[:, :-1]).logsumexp(-1).square().mean()
+        assert torch.allclose(weighed(tokens[:, :-1], tokens[:, 1:]), loss + 0.5 * squares, rtol=1e-5)
+        assert torch.allclose(weighed.eval()(tokens[:, :-1], tokens[:, 1:]), loss, rtol=1e-6)
