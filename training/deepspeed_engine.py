@@ -157,3 +157,9 @@ class DeepSpeedEngine:
         padded[: value.numel()] = value.flatten()
         mine = padded[size * self.rank : size * (self.rank + 1)].to(self.device)
         self.wrapper.set_local_hp_param(mine, parameter, key)
+
+    def extra_state(self) -> dict[str, float | int]:
+        return {}
+
+    def install_extra_state(self, state: Mapping[str, float | int]) -> None:
+        assert not state, f"fp32 and bf16 have no loss scale, yet the checkpoint brings {dict(state)}"

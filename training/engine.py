@@ -56,6 +56,14 @@ class Engine(Protocol):
         """Put `state` in place before the first step; None means zero moments for the weights already there."""
         ...
 
+    def extra_state(self) -> dict[str, float | int]:
+        """What else a resumed run needs, alike on every rank: the dynamic loss scale of fp16. Empty without one."""
+        ...
+
+    def install_extra_state(self, state: Mapping[str, float | int]) -> None:
+        """Put back what `extra_state` gave, after `install_state`."""
+        ...
+
 
 def split(batch: Tensor) -> tuple[Tensor, Tensor]:
     """(inputs, targets) of a batch of seq_len + 1 tokens."""
@@ -143,3 +151,9 @@ class TorchEngine:
                 held["exp_avg"].copy_(state[name].exp_avg)
                 held["exp_avg_sq"].copy_(state[name].exp_avg_sq)
             self.optimizer.state[parameter] = held
+
+    def extra_state(self) -> dict[str, float | int]:
+        return {}
+
+    def install_extra_state(self, state: Mapping[str, float | int]) -> None:
+        assert not state, f"fp32 and bf16 have no loss scale, yet the checkpoint brings {dict(state)}"
