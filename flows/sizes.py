@@ -35,7 +35,8 @@ def sizes(
             raise ConfigError(f"--precision: expected bf16, fp16 or fp32, found {precision!r}")
         rows = [size_row(name, vocab_size, ranks, precision) for name in SIZES]
         if as_json:
-            print(json.dumps(rows))
+            for row in rows:
+                print(json.dumps(row))
             return
         console = Console()
         console.width = max(console.width, MIN_WIDTH)
@@ -64,6 +65,11 @@ def size_table(rows: list[dict[str, Any]], ranks: int, precision: str) -> Table:
     for stage in ZERO_STAGES:
         table.add_column(f"ZeRO {stage}", justify="right", style="cyan")
     for row in rows:
-        counts = [f"{row[key]:,}" for key in ("layers", "width", "vocabulary", "parameters")]
-        table.add_row(row["size"], *counts, *(f"{size / (1 << 30):.2f}" for size in row["state_bytes"]))
+        table.add_row(*size_cells(row))
     return table
+
+
+def size_cells(row: dict[str, Any]) -> list[str]:
+    """A row as people read it."""
+    counts = [f"{row[key]:,}" for key in ("layers", "width", "vocabulary", "parameters")]
+    return [row["size"], *counts, *(f"{size / (1 << 30):.3g}" for size in row["state_bytes"])]

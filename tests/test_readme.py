@@ -8,7 +8,9 @@ from pathlib import Path
 import yaml
 
 from flows.order import STAGES
+from flows.sizes import size_cells, size_row
 from tasks.stage import Stage
+from training.sizes import SIZES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -53,6 +55,13 @@ def reads_of(stage: Stage) -> str:
     if stage.name == "report":
         return "all of them"
     return ", ".join(stage.inputs) or "raw files"
+
+
+def test_the_table_of_sizes_is_the_sizes() -> None:
+    rows = re.findall(r"^\| (\d+[mb]) \| (.*) \|$", README, flags=re.MULTILINE)
+    assert [[name, *cells.split(" | ")] for name, cells in rows] == [
+        size_cells(size_row(name, vocab_size=0, ranks=8, precision="bf16")) for name in SIZES
+    ]
 
 
 def test_recipes_are_yaml_and_name_only_stages() -> None:

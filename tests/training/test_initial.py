@@ -10,6 +10,7 @@ import torch
 from training.config import LayerBounds, ModelConfig
 from training.initial import faults, initialise
 from training.model import Decoder
+from training.train import TrainingError, build_engine
 
 SCHEMES = ("scaled_normal", "orthogonal")
 SHAPE = {"vocab_size": 4000, "num_layers": 3, "num_heads": 6, "num_kv_heads": 2, "intermediate_size": 100}
@@ -75,3 +76,10 @@ def test_a_layer_that_is_no_number_is_named(value):
         model.model.layers[1].mlp.down_proj.weight.fill_(value)
     activation, _gradient = faults(model, LayerBounds())
     assert "layer 1: nan" in activation and "layer 0" not in activation
+
+
+def test_training_does_not_begin_with_layers_out_of_bounds(make_spec):
+    bad = {"linear_init_scale": 50.0}
+    with pytest.raises(TrainingError, match=r"before the first step, activation RMS: .* or set check_layers to false"):
+        build_engine(make_spec(backend="torch", model=bad), torch.device("cpu"), None)
+    build_engine(make_spec(backend="torch", model=bad, check_layers=False), torch.device("cpu"), None)
