@@ -9,12 +9,12 @@ RECIPE ?= recipes/sample.yaml
 export PREFECT_SERVER_ANALYTICS_ENABLED = false
 export DO_NOT_TRACK = 1
 
-.PHONY: run test test-all check bench serve stop setup lock clean
+.PHONY: run test check bench serve setup lock clean
 
 run: setup  ## the whole pipeline on the bundled sample: checkpoint and report
 	$(BIN)/danlu run --config $(RECIPE) --store $(STORE)
 
-test: setup check  ## format, lint and types, then every test
+test: setup $(VENV)/.triton check  ## format, lint and types, then every test
 	$(BIN)/python -m pytest -q
 
 check: setup
@@ -43,8 +43,13 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PIP) --no-deps --editable .
 	@touch $@
 
+# A GPU's torch brings Triton along. Elsewhere only the tests of its kernels need it, for its interpreter: 200 MB.
+$(VENV)/.triton: $(VENV)/.ready
+	@$(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) --no-deps triton==3.7.1
+	@touch $@
+
 lock: setup  ## write requirements.lock from what is installed
-	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -v '^fasttext-predict==' > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -Ev '^(fasttext-predict|triton)==' > requirements.lock
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache
