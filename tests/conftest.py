@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import pytest
 from tasks.tokenizer.model import CONTROL_PIECES, PAD_ID, PROTO, UNK_ID, Piece
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Without a GPU the kernels of Triton are tested in its interpreter, which it asks for once, when it is first imported;
+# sentence-transformers imports it too.
+if importlib.util.find_spec("triton") is not None:
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def tokenizer_model(size: int) -> bytes:

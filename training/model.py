@@ -19,6 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernels import cross_entropy
+from kernels.rms_norm import rms_norm
+from kernels.rotary import rotate
+from kernels.swiglu import swiglu
 from training.config import ModelConfig
 
 
@@ -31,9 +34,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        wide = x_BTD.float()
-        scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * scaled.to(x_BTD.dtype)
+        return rms_norm(x_BTD, self.weight, self.eps)
 
 
 def rotary_table(num_tokens: int, config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -43,11 +44,6 @@ def rotary_table(num_tokens: int, config: ModelConfig, device: torch.device) -> 
     angle = torch.outer(torch.arange(num_tokens, dtype=torch.float32, device=device), inverse_frequency)
     angle = torch.cat((angle, angle), dim=-1)
     return angle.cos(), angle.sin()
-
-
-def rotate(x_BNTH: Tensor, cos_TH: Tensor, sin_TH: Tensor) -> Tensor:
-    first, second = x_BNTH.chunk(2, dim=-1)
-    return x_BNTH * cos_TH + torch.cat((-second, first), dim=-1) * sin_TH
 
 
 def documents_in(tokens_BT: Tensor, eos_id: int) -> Tensor:
@@ -113,7 +109,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+        return self.down_proj(swiglu(self.gate_proj(x_BTD), self.up_proj(x_BTD)))
 
 
 class Block(nn.Module):

@@ -1,9 +1,10 @@
-"""Linear cross-entropy that holds the logits of one chunk of tokens at a time, in plain torch on any device.
+"""Linear cross-entropy that holds the logits of one chunk of tokens at a time.
 
-A chunk's logits are made, turned in place into their own gradient, and multiplied into the gradients of the hidden
-states and of the output matrix before the next chunk begins. So the gradients are ready when the forward pass ends and
-the logits are made once: the arithmetic is the plain one's. The peak is the fp32 gradients (N x D and V x D) and about
-two chunks of logits, where the plain form holds 3 x N x V.
+A chunk's logits are made, turned in place into their own gradient (`loss_and_gradient_`, in Triton on a CUDA device,
+else in plain PyTorch), and multiplied into the gradients of the hidden states and of the output matrix before the next
+chunk begins. So the gradients are ready when the forward pass ends and the logits are made once: the arithmetic is the
+plain one's. The peak is the fp32 gradients (N x D and V x D) and about two chunks of logits, where the plain form holds
+3 x N x V.
 
 Inputs of 16 bits: the logits are rounded as F.linear rounds them; softmax, loss, and the sums over chunks are fp32.
 The 1/N of the mean and the scale of the loss are applied after these sums, so nothing underflows in fp16.
@@ -24,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from kernels.choosing import form
 from kernels.cross_entropy.reference import IGNORE
 
 # Logits of a chunk. CPU: 2^24 x 4 bytes = 64 MiB. A GPU needs more tokens at a time to fill its matrix units: 512 MiB.
@@ -86,25 +88,15 @@ class _Chunked(torch.autograd.Function):
             hidden_CD, targets_C1 = hidden_ND[rows].to(dtype), targets_N[rows].unsqueeze(1)
             counted_C1 = targets_C1 != ignore_index
             targets_C1 = targets_C1.where(counted_C1, 0)
-            logits_CV = F.linear(hidden_CD, used_VD).to(wide)
-            target_C1 = logits_CV.gather(1, targets_C1)
-            highest_C1 = logits_CV.amax(1, keepdim=True)
-            logits_CV.sub_(highest_C1).exp_()  # from here on the exponentials, and then the gradient
-            sum_C1 = logits_CV.sum(1, keepdim=True)
-            lse_C1 = sum_C1.log() + highest_C1
-            total += ((lse_C1 - target_C1 + z_loss * lse_C1.square()) * counted_C1).sum()
-            if grad_ND is None and grad_VD is None:
-                continue
-            logits_CV.mul_((1 + 2 * z_loss * lse_C1) * counted_C1 / sum_C1)
-            logits_CV.scatter_add_(1, targets_C1, -counted_C1.to(wide))
-            gradient_CV = logits_CV.to(dtype)
+            terms_C1, gradient_CV = form("cross_entropy", hidden_CD).loss_and_gradient_(
+                F.linear(hidden_CD, used_VD), targets_C1, counted_C1, z_loss, for_hidden or for_weight
+            )
+            total += terms_C1.sum()
             if grad_ND is not None:
                 grad_ND[rows] = gradient_CV @ used_VD
-            if grad_VD is None:
-                continue
-            if dtype == wide:
+            if grad_VD is not None and dtype == wide:
                 grad_VD.addmm_(gradient_CV.T, hidden_CD)
-            else:
+            elif grad_VD is not None:
                 grad_VD += gradient_CV.T @ hidden_CD
         ctx.scale = 1 / (targets_N != ignore_index).sum().clamp(min=1).to(wide)
         ctx.gradients = grad_ND, grad_VD

@@ -1,4 +1,4 @@
-"""Chunked linear cross-entropy against the plain one: loss and both gradients, at odd sizes, in each dtype."""
+"""Chunked linear cross-entropy, plain and in Triton, against all logits at once: loss and both gradients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels import cross_entropy
+from kernels.choosing import form
+from kernels.cross_entropy import reference
 from kernels.cross_entropy.chunks import even_chunks
 
 # (tokens, hidden size, vocabulary, tokens of a chunk)
@@ -42,43 +44,101 @@ def loss_and_gradients(
     return [loss.detach(), hidden.grad, weight.grad]
 
 
-def assert_near(found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
-    """Relative to the largest value of a tensor; names the worst element."""
+def compare(assert_near: Callable[..., None], found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
     for name, have, want in zip(("loss", "hidden gradient", "weight gradient"), found, expected, strict=True):
-        error = (have.double() - want.double()).abs()
-        worst = int(error.argmax())
-        limit = tolerance * max(float(want.abs().max()), 1e-30)
-        values = have.flatten()[worst].item(), want.flatten()[worst].item()
-        assert error.max() <= limit, f"{name}: element {worst} is {values[0]}, expected {values[1]} within {limit}"
+        assert_near(name, have, want, tolerance)
 
 
 @pytest.mark.parametrize("z_loss", [0.0, 1e-2])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_loss_and_gradients_equal_the_plain_ones(dtype: torch.dtype, size: tuple[int, ...], z_loss: float) -> None:
+def test_loss_and_gradients_equal_the_plain_ones(
+    assert_near: Callable[..., None], dtype: torch.dtype, size: tuple[int, ...], z_loss: float
+) -> None:
     """In 16 bits both are held to the plain one in fp64 of the same rounded inputs."""
     hidden, weight, targets, mask = inputs(size, dtype)
     options = {"mask_N": mask, "ignore_index": -1, "z_loss": z_loss}
     exact = loss_and_gradients(cross_entropy.plain, hidden.double(), weight.double(), targets, **options)
     found = loss_and_gradients(cross_entropy.chunked, hidden, weight, targets, **options, chunk_tokens=size[3])
-    assert_near(found, exact, TOLERANCE[dtype])
+    compare(assert_near, found, exact, TOLERANCE[dtype])
     assert found[0].dtype == torch.promote_types(dtype, torch.float32)
 
 
-def test_under_autocast_the_weights_stay_fp32_and_get_fp32_gradients() -> None:
+@pytest.mark.parametrize(
+    ("size", "z_loss"),
+    [
+        ((1, 3, 5, 1), 1e-2),
+        ((5, 123, 123, 2), 0.0),
+        ((9, 17, 1001, 4), 1e-2),
+        ((9, 8, 2, 100), 1e-2),
+        ((3, 5, 20_011, 2), 0.0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [dtype for dtype in TOLERANCE if dtype != torch.float64], ids=str)
+def test_chunks_in_triton_equal_the_plain_ones(
+    triton_device: torch.device,
+    assert_near: Callable[..., None],
+    dtype: torch.dtype,
+    size: tuple[int, ...],
+    z_loss: float,
+) -> None:
+    hidden, weight, targets, mask = (tensor.to(triton_device) for tensor in inputs(size, dtype))
+    options = {"mask_N": mask, "ignore_index": -1, "z_loss": z_loss}
+    exact = loss_and_gradients(cross_entropy.plain, hidden.double(), weight.double(), targets, **options)
+    found = loss_and_gradients(cross_entropy.chunked, hidden, weight, targets, **options, chunk_tokens=size[3])
+    compare(assert_near, found, exact, TOLERANCE[dtype])
+    assert found[0].dtype == torch.float32
+    with torch.no_grad():
+        again = cross_entropy.chunked(hidden, weight, targets, **options, chunk_tokens=size[3])
+    assert again == found[0], "the loss without gradients must be the same"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_chunk_s_gradient_is_written_over_its_logits_in_triton(
+    triton_device: torch.device, dtype: torch.dtype
+) -> None:
+    logits = torch.randn(3, 1001, device=triton_device).to(dtype)
+    targets, counted = torch.tensor([[5], [0], [1000]]), torch.tensor([[True], [False], [True]])
+    rest = targets.to(triton_device), counted.to(triton_device), 0.0, True
+    terms, gradient = form("cross_entropy", logits).loss_and_gradient_(logits, *rest)
+    assert gradient is logits
+    assert terms.flatten().bool().tolist() == [True, False, True] == logits.any(1).tolist()
+
+
+def test_large_logits_and_a_far_maximum_stay_exact_in_triton(
+    triton_device: torch.device, assert_near: Callable[..., None]
+) -> None:
+    logits = torch.full((2, 20_011), -3e38, device=triton_device)
+    logits[0, 20_000], logits[0, 3], logits[1, 0] = 1e30, 1e30, 5.0
+    rest = torch.tensor([[3], [0]], device=triton_device), torch.ones(2, 1, dtype=torch.bool, device=triton_device)
+    exact = reference.loss_and_gradient_(logits.double(), *rest, 0.0, True)
+    found = form("cross_entropy", logits).loss_and_gradient_(logits, *rest, 0.0, True)
+    assert_near("gradient", found[1], exact[1], 1e-6)
+    assert found[0][1] == 0
+
+
+def test_a_target_beyond_the_vocabulary_makes_the_loss_nan_in_triton(triton_device: torch.device) -> None:
+    logits, counted = torch.zeros(2, 7, device=triton_device), torch.ones(2, 1, dtype=torch.bool, device=triton_device)
+    targets = torch.tensor([[6], [7]], device=triton_device)
+    terms, _ = form("cross_entropy", logits).loss_and_gradient_(logits, targets, counted, 0.0, False)
+    assert terms.isnan().flatten().tolist() == [False, True]
+
+
+def test_under_autocast_the_weights_stay_fp32_and_get_fp32_gradients(assert_near) -> None:
     hidden, weight, targets, _ = inputs((37, 17, 1001, 8), torch.float32)
     expected = loss_and_gradients(cross_entropy.plain, hidden, weight, targets, ignore_index=-1)
     with torch.autocast("cpu", torch.bfloat16):
         found = loss_and_gradients(cross_entropy.chunked, hidden, weight, targets, ignore_index=-1, chunk_tokens=8)
     assert found[0] != expected[0], "the products were to be taken in bf16"
-    assert_near(found, expected, TOLERANCE[torch.bfloat16])
+    compare(assert_near, found, expected, TOLERANCE[torch.bfloat16])
 
 
-def test_sums_over_chunks_of_bf16_lose_nothing_to_the_number_of_chunks() -> None:
+def test_sums_over_chunks_of_bf16_lose_nothing_to_the_number_of_chunks(assert_near) -> None:
     hidden, weight, targets, _ = inputs((4096, 8, 16, 1), torch.bfloat16)
     exact = loss_and_gradients(cross_entropy.plain, hidden.double(), weight.double(), targets, ignore_index=-1)
     found = loss_and_gradients(cross_entropy.chunked, hidden, weight, targets, ignore_index=-1, chunk_tokens=1)
-    assert_near(found, exact, TOLERANCE[torch.bfloat16])
+    compare(assert_near, found, exact, TOLERANCE[torch.bfloat16])
 
 
 def test_the_plain_form_is_torch_s_own_to_the_bit() -> None:

@@ -1,0 +1,80 @@
+"""The choice between Triton and plain PyTorch, and a whole decoder on either."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from kernels import choosing
+from training.config import ModelConfig
+from training.initial import initialise
+from training.model import Decoder
+
+NAMES = ("rms_norm", "rotary", "swiglu", "cross_entropy")
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    choosing.prefer("auto")
+    yield
+    choosing.prefer("auto")
+
+
+def test_off_cuda_the_plain_form_is_chosen_once_and_said_once(caplog):
+    caplog.set_level(logging.INFO, logger="kernels.choosing")
+    for name in NAMES * 2:
+        assert choosing.form(name, torch.ones(1)).__name__ == f"kernels.{name}.reference"
+    assert [record.getMessage() for record in caplog.records] == [f"{name} on cpu: plain PyTorch" for name in NAMES]
+
+
+def test_cuda_without_triton_warns_and_runs_plain(caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    for name in [f"kernels.{name}.triton" for name in NAMES]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert choosing._choose("swiglu", "cuda", False).__name__ == "kernels.swiglu.reference"
+    assert "swiglu on cuda runs in plain PyTorch, slower: Triton cannot be imported" in caplog.text
+    choosing.prefer("triton")
+    with pytest.raises(ImportError):
+        choosing._choose("swiglu", "cuda", False)
+
+
+def test_cuda_takes_triton_but_for_fp64_or_where_plain_is_preferred():
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton==3.7.1")
+    for name in NAMES:
+        assert choosing._choose(name, "cuda", False).__name__ == f"kernels.{name}.triton"
+        assert choosing._choose(name, "cuda", True).__name__ == f"kernels.{name}.reference"
+    choosing.prefer("plain")
+    assert choosing._choose("rotary", "cuda", False).__name__ == "kernels.rotary.reference"
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_decoder_on_triton_has_the_loss_and_gradients_of_the_plain_one(triton_device, assert_near, checkpointed):
+    """Grouped queries, normalised queries and keys, packed documents, chunked loss; blocks computed once or twice."""
+    config = ModelConfig(
+        vocab_size=101,
+        hidden_size=36,
+        num_layers=2,
+        num_heads=6,
+        num_kv_heads=2,
+        intermediate_size=50,
+        qk_norm=True,
+    )
+    model = initialise(Decoder(config, chunked_loss=True, z_loss=1e-3), 3).to(triton_device)
+    if checkpointed:
+        for block in model.model.layers:
+            block.forward = lambda *inputs, run=block.forward: checkpoint(run, *inputs, use_reentrant=False)
+    tokens = torch.randint(101, (2, 7), generator=torch.Generator().manual_seed(1)).to(triton_device)
+    documents = torch.tensor([[0] * 3 + [1] * 4, [0] * 7]).to(triton_device)
+    outcomes = []
+    for preference in ("triton", "plain"):
+        choosing.prefer(preference)
+        model.zero_grad()
+        loss = model(tokens, tokens.roll(-1, 1), documents)
+        loss.backward()
+        outcomes.append({"loss": loss.detach()} | {name: p.grad for name, p in model.named_parameters()})
+    for name, expected in outcomes[1].items():
+        assert_near(name, outcomes[0][name], expected, 1e-5)
