@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.training.ranks import Ranks
 from training.config import ModelConfig, RunSpec, TrainConfig
 from training.indexed import IndexedWriter
 
@@ -79,3 +80,10 @@ def make_spec(token_folder: Path, tmp_path: Path) -> Callable[..., RunSpec]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    """ranks.run(spec, Kill(...)): real ranks without the launcher, at a second each."""
+    with Ranks() as server:
+        yield server

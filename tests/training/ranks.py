@@ -1,0 +1,324 @@
+"""Real ranks at a second each: a server imports torch and DeepSpeed once and forks the ranks of every attempt.
+
+Each rank runs `training.train.main` as the launcher's do, over gloo, and dies by SIGKILL at the exact point that a
+`Kill` names; the others are then killed too, wherever they are, as the launcher does it. The price against
+training.launch (8 to 10 s): no launcher, no supervision. Fork is safe because the server computes nothing and has one
+thread, which it checks. Files to fork from, wrappers and all, never touch the caller's process.
+
+    with Ranks() as ranks:
+        ranks.run(spec, Kill("step", 7))     # -> Outcome; the work folder holds what a killed run leaves
+        ranks.run(spec).check()              # resumes; raises with the end of the log unless it finished
+
+in    one JSON object a line on stdin: config (run.json), world_size, port, kill and the like
+out   one JSON object a line on stdout: the exit codes; consumed-R.jsonl in the work folder: each step's batch, hashed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOG_FILE = "launcher.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Where rank `rank` sends itself SIGKILL.
+
+    at      "step"     after optimizer step `step`, before anything is saved
+            "micro"    in step `step`, between its first micro batch and its second
+            "sync"     when `file` of the checkpoint of `step` is about to be synced to disk
+            "rename"   when that checkpoint's folder is about to get its final name
+            "renamed"  when it has just got it
+    """
+
+    at: str
+    step: int
+    rank: int = 0
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    codes: list[int]  # of each rank; -9 is a SIGKILL
+    log: str
+
+    @property
+    def finished(self) -> bool:
+        return not any(self.codes)
+
+    def check(self) -> Outcome:
+        assert self.finished, f"exit codes {self.codes}; the end of the log:\n{self.log[-4000:]}"
+        return self
+
+
+def history(work_dir: Path) -> dict[str, Any]:
+    """What two runs of one spec must share to the bit: every row without its wall-clock figures, what each rank was
+    fed, and the files of the newest checkpoint (weights, moments, generators, state)."""
+    from training.checkpoint import folders
+    from training.metrics import read_rows
+
+    fixed = ("kind", "step", "loss", "grad_norm", "lr", "skipped", "samples", "tokens")
+    rows = [{key: row[key] for key in fixed if key in row} for row in read_rows(work_dir / "metrics.jsonl")]
+    found: dict[str, Any] = {f"{row['kind']} {row['step']}": row for row in rows}
+    for path in sorted(work_dir.glob("consumed-*.jsonl")):
+        for row in read_rows(path):  # a repeated step has a row for each time
+            found.setdefault(f"{path.stem} step {row['step']}", set()).add(row["sha256"])
+    newest = folders(work_dir)[0]
+    for name, entry in json.loads((newest / "manifest.json").read_text(encoding="utf-8"))["files"].items():
+        if name != "environment.json":
+            found[f"{newest.name}/{name}"] = entry["sha256"]
+    return found
+
+
+def differences(whole: Path, parted: Path) -> list[str]:
+    """Each part of the history in which the two runs differ, with both values."""
+    ours, theirs = history(whole), history(parted)
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    return [f"{key}: {ours.get(key)} uninterrupted, {theirs.get(key)} resumed" for key in keys]
+
+
+class Ranks:
+    """The caller's end of the server, started at the first attempt."""
+
+    def __init__(self) -> None:
+        self.server: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self.server is not None:
+            assert self.server.stdin is not None
+            self.server.stdin.close()  # the server ends at the end of its input
+            self.server.wait(timeout=30)
+
+    def run(self, spec: Any, kill: Kill | None = None, fault: str = "", timeout_seconds: float = 120.0) -> Outcome:
+        """One attempt in spec.work_dir; `fault` names an entry of FAULTS, as "name:step"."""
+        from training.launch import free_port
+        from training.shared_memory import free
+
+        work_dir = Path(spec.work_dir)
+        work_dir.mkdir(parents=True, exist_ok=True)
+        spec.write(work_dir / "run.json")
+        port = free_port()
+        order = {"config": str(work_dir / "run.json"), "world_size": spec.train.num_ranks, "port": port}
+        order |= {"kill": asdict(kill) if kill else None, "fault": fault, "backend": spec.train.backend}
+        try:
+            return Outcome(self.ask(spec, order, timeout_seconds), (work_dir / LOG_FILE).read_text(errors="replace"))
+        finally:
+            free(port)
+
+    def ask(self, spec: Any, order: dict[str, Any], timeout_seconds: float) -> list[int]:
+        if self.server is None:
+            self.server = start_server(spec)
+        assert self.server.stdin is not None and self.server.stdout is not None
+        self.server.stdin.write(json.dumps(order) + "\n")
+        self.server.stdin.flush()
+        if not select.select([self.server.stdout], [], [], timeout_seconds)[0]:
+            self.server.kill()  # its ranks go with it
+            log = Path(order["config"]).with_name(LOG_FILE).read_text(errors="replace")
+            raise TimeoutError(f"no end within {timeout_seconds} s; the end of the log:\n{log[-4000:]}")
+        line = self.server.stdout.readline()
+        assert line, f"the server of ranks ended with {self.server.wait()}"
+        return json.loads(line)
+
+
+def start_server(spec: Any) -> subprocess.Popen[str]:
+    from training import toolchain
+    from training.launch import child_environment
+
+    # pyarrow's allocator and numpy's BLAS would start threads at import
+    quiet = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    environment = child_environment(spec.train, uuid.uuid4().hex) | quiet
+    toolchain.check_toolchain()
+    toolchain.prebuild(environment)
+    command = [sys.executable, "-u", __file__, str(os.getpid())]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def serve(owner: int) -> None:
+    """Fork the ranks of each order and answer with their exit codes, until the input ends."""
+    from training.processes import die_with_parent
+
+    die_with_parent(owner)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the imports print is no answer
+    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
+
+    import training.deepspeed_engine
+    import training.train  # noqa: F401
+
+    ShareMemCommBuilder().load()
+
+    for line in sys.stdin:
+        threads = len(os.listdir("/proc/self/task"))
+        assert threads == 1, f"a fork of {threads} threads would carry one of them and the locks of all"
+        order = json.loads(line)
+        pids = [fork_rank(order, rank) for rank in range(order["world_size"])]
+        answers.write(json.dumps(reap(pids)) + "\n")
+        answers.flush()
+
+
+def fork_rank(order: dict[str, Any], rank: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        run_rank(order, rank)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def reap(pids: Sequence[int]) -> list[int]:
+    """Exit codes. The first rank that fails takes the others with it, after a moment to say why they failed."""
+    codes: dict[int, int] = {}
+    while len(codes) < len(pids):
+        pid, status = os.waitpid(-1, 0)
+        codes[pid] = os.waitstatus_to_exitcode(status)
+        if codes[pid] and len(codes) < len(pids):
+            if codes[pid] != -signal.SIGKILL:
+                time.sleep(0.5)
+            for other in set(pids) - set(codes):
+                os.kill(other, signal.SIGKILL)
+    return [codes[pid] for pid in pids]
+
+
+def run_rank(order: dict[str, Any], rank: int) -> None:
+    from training import train
+    from training.processes import die_with_parent
+
+    die_with_parent()
+    work_dir = Path(order["config"]).parent
+    log = os.open(work_dir / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": order["world_size"], "LOCAL_SIZE": order["world_size"]}
+    names |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": order["port"]}
+    os.environ.update({name: str(value) for name, value in names.items()})
+    record_batches(work_dir / f"consumed-{rank}.jsonl")
+    if order["kill"]:
+        arm(Kill(**order["kill"]), rank)
+    if order["fault"]:
+        name, _, step = order["fault"].partition(":")
+        FAULTS[name](int(step), rank)
+    sys.argv = ["training.train", "--config", order["config"], "--local_rank", str(rank)]
+    train.main()
+
+
+def around_step(act: Callable[[Any, int], contextlib.AbstractContextManager[None]]) -> None:
+    """Wrap every step of the loop in act(trainer, number of the step)."""
+    from training.train import Trainer
+
+    original = Trainer.step
+
+    def step(self: Trainer) -> bool:
+        with act(self, self.progress.step + 1):
+            return original(self)
+
+    Trainer.step = step  # type: ignore[method-assign]
+
+
+def record_batches(path: Path) -> None:
+    """Append the SHA-256 of what this rank is fed in each step."""
+
+    @contextlib.contextmanager
+    def act(trainer: Any, number: int) -> Iterator[None]:
+        engine = trainer.engine
+        feed = type(engine).train_step
+
+        def recorded(batches: Sequence[Any], lr: float) -> Any:
+            digest = hashlib.sha256(b"".join(batch.numpy().tobytes() for batch in batches)).hexdigest()
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": number, "sha256": digest}) + "\n")
+            return feed(engine, batches, lr)
+
+        if "train_step" not in vars(engine):
+            engine.train_step = recorded
+        yield
+        vars(engine).pop("train_step", None)
+
+    around_step(act)
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("outlived a SIGKILL")
+
+
+class DiesAfterFirst(list):
+    """Batches of which the second cannot be had."""
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = super().__iter__()
+        yield next(iterator)
+        die()
+
+
+def arm(kill: Kill, rank: int) -> None:
+    if rank != kill.rank:
+        return
+    if kill.at in ("step", "micro"):
+        arm_step(kill)
+    else:
+        arm_save(kill)
+
+
+def arm_step(kill: Kill) -> None:
+    @contextlib.contextmanager
+    def act(trainer: Any, number: int) -> Iterator[None]:
+        if number == kill.step and kill.at == "micro":
+            engine = trainer.engine
+            feed = type(engine).train_step
+            engine.train_step = lambda batches, lr: feed(engine, DiesAfterFirst(batches), lr)
+        yield
+        if number == kill.step:
+            die()
+
+    around_step(act)
+
+
+def arm_save(kill: Kill) -> None:
+    folder = f"step-{kill.step:08d}"
+    sync, rename = os.fsync, os.rename
+
+    def killing_sync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if kill.at == "sync" and path.parent.name.endswith(folder) and path.name == kill.file:
+            die()
+        sync(descriptor)
+
+    def killing_rename(source: Any, target: Any, **options: Any) -> None:
+        ours = Path(target).name == folder
+        if ours and kill.at == "rename":
+            die()
+        rename(source, target, **options)
+        if ours and kill.at == "renamed":
+            die()
+
+    os.fsync, os.rename = killing_sync, killing_rename  # type: ignore[assignment]
+
+
+FAULTS: dict[str, Callable[[int, int], None]] = {}
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    serve(int(sys.argv[1]))
