@@ -1,7 +1,9 @@
 """What DeepSpeed compiles at its first start on a CPU, done once and ahead of the ranks.
 
 `deepspeed_shm_comm` is built in every init_distributed on CPU and the ranks would race for it; a killed build leaves a
-lock file on which later ones hang. It is compiled with -march=native, so the folder belongs to one kind of host.
+lock file on which later ones hang, and so does a rank that is killed while it loads what is built. It is compiled with
+-march=native and rebuilt when the paths of its headers change, so the folder belongs to one kind of host and one
+installation.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ def check_toolchain() -> None:
 
 
 def extensions_dir() -> Path:
-    """A folder of compiled ops for this host's CPU, Python and library versions."""
+    """A folder of compiled ops for this host's CPU, Python, library versions and where they lie."""
     versions = [importlib.metadata.version(name) for name in ("torch", "deepspeed")]
-    parts = [platform.node(), platform.machine(), cpu_name(), platform.python_version(), *versions]
+    parts = [platform.node(), platform.machine(), cpu_name(), platform.python_version(), *versions, sys.prefix]
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return cache / "danlu" / f"torch-extensions-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
 
@@ -57,6 +59,7 @@ def prebuild(environment: dict[str, str]) -> float:
     with (folder / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (folder / "ready").exists():
+            remove_stale_locks(folder)
             return 0.0
         for stale in folder.glob("*/lock"):  # ours is the only build: this is a killed one's
             stale.unlink()
@@ -67,3 +70,26 @@ def prebuild(environment: dict[str, str]) -> float:
             raise ToolchainError(f"building DeepSpeed's CPU communication op failed in {folder}:\n{tail}")
         (folder / "ready").touch()
     return time.monotonic() - started
+
+
+def remove_stale_locks(folder: Path) -> int:
+    """Remove the locks whose maker is dead; returns how many. torch's loader keeps `lock` open and removes it when it
+    is done; it waits without end for one that nobody will remove."""
+    stale = [path for path in folder.glob("*/lock") if not is_open(path)]
+    if stale:
+        time.sleep(0.2)  # one is closed a moment before it is removed
+    stale = [path for path in stale if path.exists() and not is_open(path)]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return len(stale)
+
+
+def is_open(path: Path) -> bool:
+    """Whether a process that we may look into holds `path` open."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == str(path.resolve()):
+                return True
+        except OSError:  # it ended, or is another user's
+            continue
+    return False

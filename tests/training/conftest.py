@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.training.ranks import Ranks
+from tests.training.forked_ranks import Ranks
 from training.config import ModelConfig, RunSpec, TrainConfig
 from training.indexed import IndexedWriter
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -168,7 +167,9 @@ def test_two_ranks_killed_twice_leave_no_process_and_resume_bit_for_bit(own, mak
     """ZeRO 1, two ranks. An epoch is about 100 samples, so 60 steps of 8 cross its end several times."""
     settings: dict[str, Any] = {"steps": 60, "checkpoint_interval_steps": 7, "zero_stage": 1}
     whole = make_spec("whole", **settings)
+    segments = set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*"))
     launch(whole)
+    assert set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*")) <= segments
     owner: Owner = own(**settings)
     for step in (12, 33):
         owner.wait_for_step(step)
@@ -187,35 +188,3 @@ def test_two_ranks_killed_twice_leave_no_process_and_resume_bit_for_bit(own, mak
     same = [name for name in files[0] if name != "environment.json"]
     assert len(same) == 5
     assert all(files[0][name] == files[1][name] for name in same)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("zero_stage", "loss"), [(0, "plain"), (1, "plain"), (2, "plain"), (3, "plain"), (3, "chunked")]
-)
-def test_every_zero_stage_has_the_losses_of_the_plain_loop(make_spec, zero_stage, loss):
-    plain, sharded = make_spec("plain", backend="torch"), make_spec("sharded", zero_stage=zero_stage, loss=loss)
-    segments = set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*"))
-    launch(plain)
-    launch(sharded)
-    assert set(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}*")) <= segments
-    ours, theirs = losses(plain.work_dir), losses(sharded.work_dir)
-    assert [row[:2] for row in ours] == [row[:2] for row in theirs]
-    worst = max(abs(a[2] - b[2]) for a, b in zip(ours, theirs, strict=True))
-    assert worst <= 1e-5, worst
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_checkpoint_goes_on_with_another_zero_stage_and_number_of_ranks(make_spec):
-    """States are stored whole and by name: 2 ranks of ZeRO 3, then one process, against never having changed."""
-    whole = make_spec("whole", backend="torch", steps=30)
-    launch(whole)
-    moved = make_spec("moved", zero_stage=3, steps=30, keep_checkpoints=3)
-    launch(moved)
-    for late in ("step-00000020", "step-00000030"):  # as if killed before step 20
-        shutil.rmtree(Path(moved.work_dir) / "checkpoints" / late)
-    launch(make_spec("moved", backend="torch", steps=30))
-    worst = max(abs(a[2] - b[2]) for a, b in zip(losses(whole.work_dir), losses(moved.work_dir), strict=True))
-    assert worst <= 1e-4, worst

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.ranks import Kill, differences
+from tests.training.forked_ranks import Kill, differences
 from training.data import TokenDataset
 from training.metrics import read_rows
 
@@ -24,6 +24,7 @@ def last_step(work_dir: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_kill_after_every_step_and_as_many_resumes_change_no_bit(make_spec, ranks):
     """One run killed 30 times: after step 1, 2, … 30, each time resumed from the newest of its checkpoints."""
     settings: dict[str, Any] = {"steps": STEPS, "checkpoint_interval_steps": 4}
@@ -54,6 +55,7 @@ KILLS = (  # of one run, in this order; the comment: where the next attempt begi
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("precision", "zero_stage"), [("fp32", 2), ("bf16", 1)])
 def test_kills_within_a_step_and_within_a_save_change_no_bit(make_spec, ranks, precision, zero_stage):
     settings: dict[str, Any] = {"steps": 20, "checkpoint_interval_steps": 4}

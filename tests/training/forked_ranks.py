@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import select
@@ -106,7 +107,7 @@ class Ranks:
             self.server.stdin.close()  # the server ends at the end of its input
             self.server.wait(timeout=30)
 
-    def run(self, spec: Any, kill: Kill | None = None, fault: str = "", timeout_seconds: float = 120.0) -> Outcome:
+    def run(self, spec: Any, kill: Kill | None = None, fault: str = "", timeout_seconds: float = 240.0) -> Outcome:
         """One attempt in spec.work_dir; `fault` names an entry of FAULTS, as "name:step"."""
         from training.launch import free_port
         from training.shared_memory import free
@@ -130,8 +131,11 @@ class Ranks:
         self.server.stdin.flush()
         if not select.select([self.server.stdout], [], [], timeout_seconds)[0]:
             self.server.kill()  # its ranks go with it
-            log = Path(order["config"]).with_name(LOG_FILE).read_text(errors="replace")
-            raise TimeoutError(f"no end within {timeout_seconds} s; the end of the log:\n{log[-4000:]}")
+            self.server.wait()
+            self.server = None
+            log = Path(order["config"]).with_name(LOG_FILE)
+            end = log.read_text(errors="replace")[-4000:] if log.exists() else "not begun"
+            raise TimeoutError(f"no end within {timeout_seconds} s; the end of the log: {end}")
         line = self.server.stdout.readline()
         assert line, f"the server of ranks ended with {self.server.wait()}"
         return json.loads(line)
@@ -157,13 +161,7 @@ def serve(owner: int) -> None:
     die_with_parent(owner)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the imports print is no answer
-    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
-
-    import training.deepspeed_engine
-    import training.train  # noqa: F401
-
-    ShareMemCommBuilder().load()
-
+    warm_up()
     for line in sys.stdin:
         threads = len(os.listdir("/proc/self/task"))
         assert threads == 1, f"a fork of {threads} threads would carry one of them and the locks of all"
@@ -171,6 +169,17 @@ def serve(owner: int) -> None:
         pids = [fork_rank(order, rank) for rank in range(order["world_size"])]
         answers.write(json.dumps(reap(pids)) + "\n")
         answers.flush()
+
+
+def warm_up() -> None:
+    """Everything that a rank would load: 8 s once instead of in every attempt."""
+    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
+
+    for name in ("zero.muon.muon_optimizer", "zero.stage3", "zero.stage_1_and_2", "bf16_optimizer"):
+        importlib.import_module(f"deepspeed.runtime.{name}")
+    for name in ("torch._dynamo", "training.deepspeed_engine", "training.train"):
+        importlib.import_module(name)
+    ShareMemCommBuilder().load()
 
 
 def fork_rank(order: dict[str, Any], rank: int) -> int:
