@@ -33,6 +33,7 @@ from training.data import TokenDataset
 from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
 from training.engine import Engine, TorchEngine
 from training.guards import vocabulary
+from training.heap import keep_freed_memory
 from training.initial import faults, initialise
 from training.metrics import MetricsLog, append, read_rows, truncate_after
 from training.model import Decoder
@@ -78,6 +79,8 @@ def main() -> None:
     rank = int(os.environ.get("RANK", "0"))
     with RunLock(Path(spec.work_dir) / f"rank-{rank}.lock", wait_seconds=spec.train.init_timeout_seconds):
         device = start_distributed(spec.train, arguments.local_rank)
+        if device.type == "cpu":
+            keep_freed_memory()
         try:
             train(spec, device)
         finally:
