@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from training.data.config import DataConfig
 from training.guards import GuardConfig
+from training.precision import LossScaleConfig
 from training.schedule.config import ScheduleConfig
 from training.settings import require
 
@@ -120,7 +121,8 @@ class TrainConfig:
 
     backend: Literal["deepspeed", "torch"] = "deepspeed"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    loss_scale: LossScaleConfig = field(default_factory=LossScaleConfig)  # of fp16
     loss: Literal["auto", "chunked", "plain"] = "auto"  # auto: chunked above PLAIN_LOSS_LOGITS per micro batch
     zero_stage: int = 1
     world_size: int = 2
@@ -210,8 +212,12 @@ class TrainConfig:
         return dataclasses.replace(self, model=model, steps=steps, eos_id=eos_id, num_epochs=0.0, token_budget=0)
 
     def key_settings(self) -> dict[str, Any]:
-        """What decides the bytes of the result: all but how the run is watched, saved and stopped."""
-        return {key: value for key, value in self.to_dict().items() if key not in OPERATION_KEYS}
+        """What decides the bytes of the result: all but how the run is watched, saved and stopped, and what has no
+        effect in it."""
+        values = {key: value for key, value in self.to_dict().items() if key not in OPERATION_KEYS}
+        if self.precision != "fp16":
+            del values["loss_scale"]
+        return values
 
     def to_dict(self) -> dict[str, Any]:
         values = dataclasses.asdict(self)
@@ -228,6 +234,7 @@ class TrainConfig:
         values["guards"] = GuardConfig(**values.get("guards") or {})
         values["schedule"] = ScheduleConfig(**values.get("schedule") or {})
         values["layer_bounds"] = LayerBounds(**values.get("layer_bounds") or {})
+        values["loss_scale"] = LossScaleConfig(**values.get("loss_scale") or {})
         return cls(**values)
 
 

@@ -1,8 +1,16 @@
-"""The DeepSpeed form of training.engine.Engine: ZeRO 0 to 3, fp32 or bf16, on CPU (gloo) or GPU (nccl).
+"""The DeepSpeed form of training.engine.Engine: ZeRO 0 to 3 in fp32, bf16 or fp16, on CPU (gloo) or GPU (nccl).
 
 DeepSpeed's defaults changed between releases (clipping became 1.0 in 0.19.3, the bf16 overflow check came on, the
 timeout fell to 10 minutes), so `deepspeed_config` states each one. The optimizer is torch's AdamW: the only compiled
 part is then the CPU communication op.
+
+bf16 is DeepSpeed's: the module's weights are bf16 (norm weights too; their statistics are fp32, training/model.py), the
+masters fp32. fp16 is ours: DeepSpeed sees an fp32 model whose forward pass runs under autocast, and a loss multiplied
+by our scale (training/precision.py). So it is one path on CPU, where DeepSpeed refuses fp16, and on GPU; norm weights
+and statistics, the residual stream and the sum over micro batches are fp32, as report 000 section 3.5 asks; and the
+checkpoint is that of fp32. The price against 16-bit weights: ZeRO 3 gathers 4 bytes a weight instead of 2, and the
+residual stream takes 4 bytes a number. Weights and gradients take no more: 16 bytes a weight with the moments, where
+16-bit weights with masters and fp32 accumulation take 18 and more.
 
 State goes in and out by parameter name. Out: DeepSpeed's own gather of fp32 masters and moments. In: the weights are
 loaded into the module before `initialize` partitions it; masters and moments are then written into this rank's
@@ -15,6 +23,7 @@ import os
 
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if os.environ.get("CUDA_VISIBLE_DEVICES") else "cpu")  # before import
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +33,21 @@ from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_st
 from torch import Tensor
 
 from training.config import TrainConfig
-from training.engine import ParameterState, StepResult, build_optimizer, fresh_state, model_inputs, set_lr
+from training.engine import (
+    AUTOCAST,
+    ParameterState,
+    StepResult,
+    build_optimizer,
+    first_loss_scale,
+    fresh_state,
+    loss_scale_from,
+    loss_scale_values,
+    model_inputs,
+    set_lr,
+    unscale,
+)
 from training.model import Decoder
+from training.precision import updated
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -41,7 +63,7 @@ def deepspeed_config(config: TrainConfig) -> dict[str, Any]:
         "train_batch_size": config.global_batch_size,
         "gradient_clipping": config.grad_clip,
         "bf16": {"enabled": bf16, "check_grad_overflow": True},
-        "fp16": {"enabled": False},
+        "fp16": {"enabled": False},  # see above
         "data_types": {"grad_accum_dtype": accumulation},
         "communication_data_type": "fp32",
         "prescale_gradients": False,
@@ -62,13 +84,24 @@ class DeepSpeedEngine:
     def __init__(self, module: Decoder, config: TrainConfig, device: torch.device):
         self.module, self.config, self.device = module, config, device
         self.names = [name for name, _ in module.named_parameters()]
+        self.loss_scale = first_loss_scale(config)
+        if config.precision == "fp16":
+            # Inside the module, since DeepSpeed switches off an autocast around it. Without the cache, which would keep
+            # a copy of each weight that ZeRO 3 has let go.
+            lowered = torch.autocast(device.type, AUTOCAST["fp16"], cache_enabled=False)
+            module.forward = lowered(module.forward)  # type: ignore[method-assign]
         optimizer = build_optimizer(module, config)
         self.engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=deepspeed_config(config))
         self.rank, self.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
     @property
+    def plain(self) -> bool:
+        """Whether DeepSpeed steps AdamW itself: ZeRO 0 with an fp32 model. It then knows neither norm nor overflow."""
+        return self.config.zero_stage == 0 and self.config.precision != "bf16"
+
+    @property
     def wrapper(self) -> Any:
-        """DeepSpeed's optimizer; for ZeRO 0 in fp32 it is the AdamW itself."""
+        """DeepSpeed's optimizer; the AdamW itself where `plain`."""
         return self.engine.optimizer
 
     @property
@@ -76,25 +109,35 @@ class DeepSpeedEngine:
         return getattr(self.wrapper, "optimizer", self.wrapper)
 
     def train_step(self, batches: Sequence[Tensor], lr: float) -> StepResult:
-        total = 0.0
+        total, scale = 0.0, self.loss_scale.scale if self.loss_scale else None
+        if scale is not None and not self.plain:
+            self.wrapper.loss_scale = scale  # it multiplies the loss and divides the gradients
         for batch in batches:
             loss = self.engine(*model_inputs(batch.to(self.device), self.config))
-            self.engine.backward(loss)
+            self.engine.backward(loss * scale if scale is not None and self.plain else loss)
             total += loss.item()
             if self.engine.is_gradient_accumulation_boundary():
                 set_lr(self.adamw, lr)
-                norm = self.plain_grad_norm()  # gradients are gone after the step
+                norm = self.settle_plain(scale) if self.plain else math.nan  # gradients are gone after the step
+                if self.plain and not math.isfinite(norm):
+                    self.engine.zero_grad()
+                    self.engine.micro_steps += 1  # all that a step without gradients would do; DeepSpeed's own fails
+                    break
             self.engine.step()
-        if norm is None:
+        if not self.plain:
             norm = float(self.engine.get_global_grad_norm())
-        skipped = bool(getattr(self.wrapper, "overflow", False))
-        return StepResult(total / len(batches), norm, skipped)
+        skipped = bool(getattr(self.wrapper, "overflow", False)) or not math.isfinite(norm)
+        if self.loss_scale is not None:
+            self.loss_scale = updated(self.loss_scale, self.config.loss_scale, norm)
+        return StepResult(total / len(batches), norm, skipped, scale)
 
-    def plain_grad_norm(self) -> float | None:
-        """ZeRO 0 in fp32 reports no norm; its gradients are whole and averaged by now."""
-        if self.config.zero_stage or self.config.precision != "fp32":
-            return None
-        return torch.nn.utils.get_total_norm([p.grad for p in self.module.parameters() if p.grad is not None]).item()
+    def settle_plain(self, scale: float | None) -> float:
+        """The gradient norm, after the loss scale is taken out: gradients are whole and averaged by now. The wrappers
+        of the other stages do as much before AdamW's step."""
+        if scale is not None:
+            unscale(self.module.parameters(), scale)
+        gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients).item()
 
     @torch.no_grad()
     def evaluate(self, batch: Tensor) -> float:
@@ -118,7 +161,7 @@ class DeepSpeedEngine:
 
     def masters(self) -> dict[torch.nn.Parameter, Tensor]:
         """ZeRO 0: the fp32 tensor that AdamW updates for each parameter of the module."""
-        if self.config.precision == "fp32":
+        if self.plain:
             return {p: p for p in self.module.parameters()}
         groups = zip(self.wrapper.fp16_groups, self.wrapper.fp32_groups, strict=True)
         return {low: high for lows, highs in groups for low, high in zip(lows, highs, strict=True)}
@@ -159,7 +202,7 @@ class DeepSpeedEngine:
         self.wrapper.set_local_hp_param(mine, parameter, key)
 
     def extra_state(self) -> dict[str, float | int]:
-        return {}
+        return loss_scale_values(self.loss_scale)
 
     def install_extra_state(self, state: Mapping[str, float | int]) -> None:
-        assert not state, f"fp32 and bf16 have no loss scale, yet the checkpoint brings {dict(state)}"
+        self.loss_scale = loss_scale_from(state, self.config)

@@ -3,13 +3,17 @@
 Both give up and take back their state by parameter name, in fp32, whole (`named_state`, `install_state`). So a
 checkpoint does not depend on the ZeRO stage or the number of ranks, and exactness can be tested tensor by tensor.
 
+A gradient that holds inf or nan moves nothing: the step is skipped in every precision, and in fp16 the loss scale is
+halved (training/precision.py).
+
 in    micro batches of int64 (B, seq_len + 1), the learning rate of this step
 out   StepResult: the loss before the step and the gradient norm before clipping
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +22,9 @@ from torch import Tensor
 
 from training.config import TrainConfig
 from training.model import Decoder, documents_in
+from training.precision import LossScale, updated
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}  # the products' dtype where the weights are fp32
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class StepResult:
     loss: float  # this rank's mean over its micro batches
     grad_norm: float  # global, before clipping
     skipped: bool  # the gradient held inf or nan and the weights did not move
+    loss_scale: float | None = None  # of this step, in fp16
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +109,63 @@ def fresh_state(parameter: Tensor, step: int) -> dict[str, Tensor]:
     }
 
 
+def first_loss_scale(config: TrainConfig) -> LossScale | None:
+    """Where the loss scale of fp16 begins; None in the other precisions."""
+    return LossScale(config.loss_scale.initial) if config.precision == "fp16" else None
+
+
+def unscale(parameters: Iterable[Tensor], scale: float) -> None:
+    """Divide the gradients by a power of two: exact, but for what it makes subnormal in fp32."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(1.0 / scale)
+
+
+def loss_scale_values(loss_scale: LossScale | None) -> dict[str, float | int]:
+    return loss_scale.to_checkpoint() if loss_scale else {}
+
+
+def loss_scale_from(state: Mapping[str, float | int], config: TrainConfig) -> LossScale | None:
+    """The checkpoint's loss scale; the first one where it has none because it was saved in another precision."""
+    first = first_loss_scale(config)
+    if first is None or not state:
+        return first
+    return LossScale.from_checkpoint(state)
+
+
 class TorchEngine:
-    """One process, no DeepSpeed: the oracle for the ZeRO stages and the way to train without a compiler."""
+    """One process, no DeepSpeed: the oracle for the ZeRO stages and the way to train without a compiler.
+
+    In bf16 and fp16 the weights and their gradients stay fp32 and autocast lowers the products: norms, residuals and
+    the sum over micro batches are fp32."""
 
     def __init__(self, module: Decoder, config: TrainConfig, device: torch.device):
         self.module, self.config, self.device = module.to(device), config, device
         self.optimizer = build_optimizer(module, config)
+        self.loss_scale = first_loss_scale(config)
 
     def train_step(self, batches: Sequence[Tensor], lr: float) -> StepResult:
         self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
+        total, scale = 0.0, self.loss_scale.scale if self.loss_scale else None
         for batch in batches:
             loss = self.loss(batch)
-            (loss / len(batches)).backward()
+            (loss / len(batches) * (scale or 1.0)).backward()
             total += loss.item()
+        if scale is not None:
+            unscale(self.module.parameters(), scale)
         norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.config.grad_clip).item()
-        skipped = norm != norm or norm in (float("inf"), float("-inf"))
+        skipped = not math.isfinite(norm)
         if not skipped:
             set_lr(self.optimizer, lr)
             self.optimizer.step()
-        return StepResult(total / len(batches), norm, skipped)
+        if self.loss_scale is not None:
+            self.loss_scale = updated(self.loss_scale, self.config.loss_scale, norm)
+        return StepResult(total / len(batches), norm, skipped, scale)
 
     def loss(self, batch: Tensor) -> Tensor:
         inputs = model_inputs(batch.to(self.device), self.config)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+        lowered = AUTOCAST.get(self.config.precision)
+        with torch.autocast(self.device.type, lowered, enabled=lowered is not None):
             return self.module(*inputs)
 
     @torch.no_grad()
@@ -153,7 +194,7 @@ class TorchEngine:
             self.optimizer.state[parameter] = held
 
     def extra_state(self) -> dict[str, float | int]:
-        return {}
+        return loss_scale_values(self.loss_scale)
 
     def install_extra_state(self, state: Mapping[str, float | int]) -> None:
-        assert not state, f"fp32 and bf16 have no loss scale, yet the checkpoint brings {dict(state)}"
+        self.loss_scale = loss_scale_from(state, self.config)

@@ -31,12 +31,13 @@ from training.checkpoint import Checkpoint, Progress
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
 from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
-from training.engine import Engine, TorchEngine
+from training.engine import Engine, StepResult, TorchEngine
 from training.guards import vocabulary
 from training.heap import keep_freed_memory
 from training.initial import faults, initialise
 from training.metrics import MetricsLog, append, read_rows, truncate_after
 from training.model import Decoder
+from training.precision import LossScaleError
 from training.processes import MARK
 from training.run_files import HEARTBEAT_FILE, RESULT_FILE, STOP_FILE
 from training.run_lock import RunLock
@@ -242,7 +243,7 @@ class Trainer:
             raise
         self.report(batch.findings)
         lr = learning_rate(self.progress.step, self.config, self.schedule)
-        result = self.engine.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
+        result = self.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
         loss, stop_votes, load_seconds = self.mean(result.loss, float(self.stop.pending()), batch.load_seconds)
         self.check_loss(loss)
         self.advance_schedule(loss, load_seconds)
@@ -262,6 +263,7 @@ class Trainer:
                 grad_norm=result.grad_norm,
                 lr=lr,
                 skipped=result.skipped,
+                **({} if result.loss_scale is None else {"loss_scale": result.loss_scale}),
                 samples=self.progress.samples,
                 tokens=self.progress.tokens,
                 tokens_per_second=self.config.tokens_per_step / seconds,
@@ -271,6 +273,17 @@ class Trainer:
             )
         self.beat()
         return stop_votes > 0
+
+    def train_step(self, batches: Sequence[torch.Tensor], lr: float) -> StepResult:
+        try:
+            return self.engine.train_step(batches, lr)
+        except LossScaleError as error:
+            raise TrainingError(
+                f"step {self.progress.step + 1}: {error}. The last checkpoint is {self.last_saved_name()}"
+            ) from error
+
+    def last_saved_name(self) -> str:
+        return self.last_saved.name if self.last_saved else "none"
 
     def report(self, findings: Sequence[dict[str, Any]]) -> None:
         """What the guards found goes into this rank's file, and from rank 0's batches also into the events."""
@@ -299,7 +312,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise TrainingError(
                 f"step {self.progress.step + 1}: the loss is {loss}; the last checkpoint is "
-                f"{self.last_saved.name if self.last_saved else 'none'}. Lower lr, raise warmup_steps, or look at "
+                f"{self.last_saved_name()}. Lower lr, raise warmup_steps, or look at "
                 f"samples {self.progress.samples} to {self.progress.samples + self.config.global_batch_size}"
             )
         if self.progress.step == 0 and self.config.check_first_loss:
