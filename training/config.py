@@ -124,6 +124,7 @@ class TrainConfig:
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     loss_scale: LossScaleConfig = field(default_factory=LossScaleConfig)  # of fp16
     loss: Literal["auto", "chunked", "plain"] = "auto"  # auto: chunked above PLAIN_LOSS_LOGITS per micro batch
+    kernels: Literal["auto", "plain"] = "auto"  # auto: Triton on CUDA (kernels/choosing.py); plain: PyTorch anywhere
     zero_stage: int = 1
     world_size: int = 2
     threads_per_rank: int = 1

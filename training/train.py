@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kernels import choosing
 from training import checkpoint as checkpoints
 from training.checkpoint import Checkpoint, Progress
 from training.config import RunSpec, TrainConfig
@@ -106,6 +107,7 @@ def start_distributed(config: TrainConfig, local_rank: int) -> torch.device:
 def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | None) -> Engine:
     """Model, optimizer and state, from the checkpoint or from the seed."""
     config = spec.train
+    choosing.prefer(config.kernels)
     model = Decoder(config.model, chunked_loss=config.chunked_loss, z_loss=config.z_loss)
     if checkpoint is None:
         initialise(model, config.seed)

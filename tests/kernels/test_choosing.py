@@ -10,9 +10,10 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from kernels import choosing
-from training.config import ModelConfig
+from training.config import ModelConfig, RunSpec, TrainConfig
 from training.initial import initialise
 from training.model import Decoder
+from training.train import build_engine
 
 NAMES = ("rms_norm", "rotary", "swiglu", "cross_entropy")
 
@@ -49,6 +50,23 @@ def test_cuda_takes_triton_but_for_fp64_or_where_plain_is_preferred():
         assert choosing._choose(name, "cuda", True).__name__ == f"kernels.{name}.reference"
     choosing.prefer("plain")
     assert choosing._choose("rotary", "cuda", False).__name__ == "kernels.rotary.reference"
+
+
+def test_a_run_s_config_can_keep_triton_out(tmp_path):
+    model = ModelConfig(vocab_size=11, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=8)
+    config = TrainConfig(model=model, backend="torch", kernels="plain", steps=1, check_layers=False)
+    folder = str(tmp_path)
+    spec = RunSpec(
+        train=config,
+        work_dir=folder,
+        data_folder=folder,
+        train_stems=(),
+        validation_stems=(),
+        dataset_digest="",
+        tokenizer_digest="",
+    )
+    build_engine(spec, torch.device("cpu"), None)
+    assert choosing._choose("swiglu", "cuda", False).__name__ == "kernels.swiglu.reference"
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
