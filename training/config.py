@@ -84,9 +84,10 @@ class LayerBounds:
         require(ratio >= 1, "max_gradient_ratio", "1 or more", ratio, "20 leaves room")
 
 
-# Up to 2^25 logits (128 MiB in fp32, 384 MiB at the peak of the loss) chunks save too little to matter, and small runs
-# keep torch's own cross-entropy to the bit (benchmarks/cross_entropy.py).
-PLAIN_LOSS_LOGITS = 1 << 25
+# Up to 2^23 logits (32 MiB in fp32, 96 MiB at the peak of the loss) chunks save too little to matter, and small runs
+# keep torch's own cross-entropy to the bit. At 2^24 (10m, micro batches of 4 x 256) they save 340 of 1,190 MiB of the
+# process and 3 % of the step (benchmarks/train.py).
+PLAIN_LOSS_LOGITS = 1 << 23
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
