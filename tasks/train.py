@@ -126,8 +126,10 @@ def run(run: StageRun) -> None:
 
 
 def publish(run: StageRun, spec: RunSpec, result: LaunchResult) -> None:
-    """The final checkpoint and the logs into the dataset."""
+    """The final checkpoint, without its copies of the logs, and the logs of the whole run into the dataset."""
     for path in sorted(result.checkpoint.iterdir()):
+        if path.name in LOGS:
+            continue
         role = "artifact" if path.name in ARTIFACTS else "log"
         run.output.add_file(f"checkpoint/{path.name}", path, role=role)
     work_dir = Path(spec.work_dir)

@@ -84,6 +84,26 @@ class LayerBounds:
         require(ratio >= 1, "max_gradient_ratio", "1 or more", ratio, "20 leaves room")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointConfig:
+    """Levels of checkpoints, how old ones are thinned out, and how they are written (training/checkpoint/).
+
+    A light one every `checkpoint_interval_steps`; some of them are a full one or an archive instead. The ratios
+    1 : 20 : 100 are field report 000's, section 3.7."""
+
+    full_every: int = 20  # checkpoints; 0: none
+    archive_every: int = 100  # checkpoints; 0: only the last one of the run
+    thinning: int = 2  # the distance between old full ones grows by this factor with age; 1: all stay
+    asynchronous: bool = True  # training goes on while a checkpoint is written; false: it waits
+    max_failures: int = 3  # saves that fail in a row and end the run
+
+    def __post_init__(self):
+        for key in ("full_every", "archive_every"):
+            require(getattr(self, key) >= 0, key, "0 (none) or more", getattr(self, key), "20 and 100 are usual")
+        for key in ("thinning", "max_failures"):
+            require(getattr(self, key) > 0, key, "1 or more", getattr(self, key), "raise it")
+
+
 # Up to 2^23 logits (32 MiB in fp32, 96 MiB at the peak of the loss) chunks save too little to matter, and small runs
 # keep torch's own cross-entropy to the bit. At 2^24 (10m, micro batches of 4 x 256) they save 340 of 1,190 MiB of the
 # process and 3 % of the step (benchmarks/train.py).
@@ -131,7 +151,8 @@ class TrainConfig:
     threads_per_rank: int = 1
 
     checkpoint_interval_steps: int = 50
-    keep_checkpoints: int = 2
+    keep_checkpoints: int = 2  # the newest; older ones as `checkpoints` says
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
     log_interval_steps: int = 1
     eval_interval_steps: int = 50  # 0: never
     eval_batches: int = 4  # global batches of the validation split
@@ -235,6 +256,7 @@ class TrainConfig:
         values["data"] = DataConfig.from_dict(values.get("data") or dataclasses.asdict(DataConfig()))
         values["guards"] = GuardConfig(**values.get("guards") or {})
         values["schedule"] = ScheduleConfig(**values.get("schedule") or {})
+        values["checkpoints"] = CheckpointConfig(**values.get("checkpoints") or {})
         values["layer_bounds"] = LayerBounds(**values.get("layer_bounds") or {})
         values["loss_scale"] = LossScaleConfig(**values.get("loss_scale") or {})
         return cls(**values)
@@ -265,6 +287,7 @@ IDENTITY_KEYS: tuple[str, ...] = (
 OPERATION_KEYS: tuple[str, ...] = (
     "checkpoint_interval_steps",
     "keep_checkpoints",
+    "checkpoints",
     "log_interval_steps",
     "prefetch_batches",
     "check_layers",

@@ -1,7 +1,8 @@
 """The run's log: one JSON object per line in metrics.jsonl, and the run's turning points in events.jsonl.
 
 Rows carry wall-clock figures, so the files never count in a digest. On resume the rows after the checkpoint's step are
-cut off, so no step appears twice, and a torn last line (a kill in mid-write) goes with them.
+cut off, so no step appears twice, and a torn last line (a kill in mid-write) goes with them. While the disk is full
+rows wait in memory, in order: a checkpoint that fills it is taken back, and the run goes on.
 
 in    rows {"kind": "step" | "validation", "step": …}
 out   metrics.jsonl, events.jsonl
@@ -9,12 +10,17 @@ out   metrics.jsonl, events.jsonl
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -48,17 +54,48 @@ class MetricsLog:
     def __init__(self, work_dir: Path):
         self.metrics = work_dir / "metrics.jsonl"
         self.events = work_dir / "events.jsonl"
+        self.waiting: dict[Path, list[dict[str, Any]]] = {self.metrics: [], self.events: []}
 
     def row(self, **values: Any) -> None:
-        append(self.metrics, values)
+        self.append(self.metrics, values)
 
     def event(self, kind: str, step: int, **values: Any) -> None:
-        append(self.events, {"kind": kind, "step": step, "time": time.time(), **values})
+        self.append(self.events, {"kind": kind, "step": step, "time": time.time(), **values})
+
+    def append(self, path: Path, values: dict[str, Any]) -> None:
+        """Append, or keep for later if the disk is full."""
+        self.waiting[path].append(values)
+        try:
+            self.write_waiting(path)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            if len(self.waiting[path]) == 1:
+                logger.error("%s cannot be written: %s. Its rows wait in memory", path.name, error)
+
+    def write_waiting(self, path: Path) -> None:
+        rows = self.waiting[path]
+        while rows:
+            append(path, rows[0])
+            del rows[0]
+
+    def close(self) -> None:
+        """Write what waits. Raises OSError where there is still no room."""
+        for path in self.waiting:
+            self.write_waiting(path)
 
 
 def append(path: Path, values: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(values) + "\n")
+    """The row is in the file, or the file is as it was."""
+    with path.open("ab", buffering=0) as file:
+        row, before = (json.dumps(values) + "\n").encode(), file.tell()
+        written = 0
+        try:
+            while written < len(row):
+                written += file.write(row[written:])
+        except OSError:
+            file.truncate(before)
+            raise
 
 
 class Tail:

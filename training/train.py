@@ -2,7 +2,8 @@
 
 Started by the `deepspeed` launcher on every rank (training/launch.py), or alone for `backend: torch`. Each step is a
 function of (weights, step number): the batch is looked up by the samples consumed, the rate by the step. So a resumed
-run needs no replay. Rank 0 writes metrics, heartbeat and result; saving and stopping are decided by all ranks at once.
+run needs no replay. Rank 0 writes metrics, heartbeat, result and, in a thread, checkpoints; saving, stopping and giving
+up are decided by all ranks at once.
 
 in    run.json (RunSpec), the newest verified checkpoint in work_dir, if any
 out   checkpoints/, metrics.jsonl, events.jsonl, result.json {"status": "finished" | "stopped", "step", "checkpoint"}
@@ -28,7 +29,7 @@ import torch.distributed as dist
 
 from kernels import choosing
 from training import checkpoint as checkpoints
-from training.checkpoint import Checkpoint, Progress
+from training.checkpoint import Checkpoint, Level, Progress
 from training.config import RunSpec, TrainConfig
 from training.data import TokenDataset
 from training.data.loader import BadSampleError, GuardedBatches, Prefetcher
@@ -125,6 +126,7 @@ def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | N
         engine.install_state(None, optimizer_step=0)
     else:
         engine.install_state(checkpoint.parameter_states(), checkpoint.progress.optimizer_step)
+        engine.install_extra_state(checkpoint.engine_state())
     return engine
 
 
@@ -189,14 +191,18 @@ class Trainer:
             checkpoints.restore_rng(found.folder, self.config.seed)
         self.progress = found.progress if found else Progress(step=0, samples=0, tokens=0, optimizer_step=0)
         self.schedule = self.resume_schedule(found)
-        self.last_saved = found.folder if found else None
+        self.found = found
         self.findings = self.work_dir / f"findings-{self.rank:05d}.jsonl"
         truncate_after(self.findings, self.progress.step)
         self.prefetcher = self.read_ahead()
         if self.log is not None:
+            if found is None and (reason := checkpoints.fresh_start_reason(self.work_dir)):
+                logger.warning("%s: the run %s; it starts from scratch", self.work_dir.name, reason)
+                self.log.event("fresh_start", 0, reason=reason)
             dropped = truncate_after(self.log.metrics, self.progress.step)
             name = found.folder.name if found else None
             self.log.event("start", self.progress.step, checkpoint=name, rows_dropped=dropped, ranks=self.size)
+        self.saver = checkpoints.Saver(spec, self.log, found.folder.name if found else None)
 
     def resume_schedule(self, found: Checkpoint | None) -> ScheduleState:
         """The checkpoint's. What rests on a measurement and was decided after it is not measured again."""
@@ -229,10 +235,11 @@ class Trainer:
             done, step = self.progress.step == self.config.steps, self.progress.step
             if self.config.eval_interval_steps and (done or step % self.config.eval_interval_steps == 0):
                 self.validate()
-            if stopping or done or step % self.config.checkpoint_interval_steps == 0:
-                self.save()
-        if self.last_saved is None or self.last_saved.name != f"step-{self.progress.step:08d}":
-            self.save()
+            level = checkpoints.level_at(step, self.config)
+            if stopping or level:
+                self.save(level or "light")
+        if self.found is not None and self.found.progress.step == self.progress.step and not self.found.is_plain():
+            self.save("archive")  # what reads the end of a run expects it uncompressed
         return "finished" if self.progress.step >= self.config.steps else "stopped"
 
     def step(self) -> bool:
@@ -246,7 +253,11 @@ class Trainer:
         self.report(batch.findings)
         lr = learning_rate(self.progress.step, self.config, self.schedule)
         result = self.train_step([torch.from_numpy(micro).long() for micro in batch.tokens], lr)
-        loss, stop_votes, load_seconds = self.mean(result.loss, float(self.stop.pending()), batch.load_seconds)
+        loss, stop_votes, load_seconds, saves_failed = self.mean(
+            result.loss, float(self.stop.pending()), batch.load_seconds, float(self.saver.poll())
+        )
+        if saves_failed:
+            self.saver.give_up()
         self.check_loss(loss)
         self.advance_schedule(loss, load_seconds)
         self.progress = Progress(
@@ -285,7 +296,8 @@ class Trainer:
             ) from error
 
     def last_saved_name(self) -> str:
-        return self.last_saved.name if self.last_saved else "none"
+        """Once the save in flight has ended. Collective: only where all ranks fail alike."""
+        return self.saver.settle() or "none"
 
     def report(self, findings: Sequence[dict[str, Any]]) -> None:
         """What the guards found goes into this rank's file, and from rank 0's batches also into the events."""
@@ -345,13 +357,9 @@ class Trainer:
             self.log.row(kind="validation", step=self.progress.step, loss=loss, tokens=tokens, seconds=seconds)
         self.beat()
 
-    def save(self) -> None:
-        started = time.perf_counter()
+    def save(self, level: Level) -> None:
         self.progress = replace(self.progress, optimizer_step=self.engine.optimizer_step())
-        self.last_saved = checkpoints.save(self.spec, self.engine, self.progress, self.schedule)
-        if self.log is not None:
-            seconds = time.perf_counter() - started
-            self.log.event("checkpoint", self.progress.step, name=self.last_saved.name, seconds=seconds)
+        self.saver.save(self.engine, self.progress, self.schedule, level)
         self.beat()
 
     def beat(self) -> None:
@@ -364,11 +372,14 @@ def train(spec: RunSpec, device: torch.device) -> None:
     trainer.beat()
     try:
         status = trainer.run()
+        step = trainer.progress.step
+        name = trainer.saver.finish(step)
     finally:
         trainer.prefetcher.close()
-    if trainer.log is not None and trainer.last_saved is not None:
-        step, name = trainer.progress.step, trainer.last_saved.name
+        trainer.saver.close()
+    if trainer.log is not None:
         trainer.log.event(status, step)
+        trainer.log.close()
         result = {"status": status, "step": step, "checkpoint": name, "run_id": os.environ.get(MARK, "")}
         partial = trainer.work_dir / f".{RESULT_FILE}.partial"
         partial.write_text(json.dumps(result), encoding="utf-8")

@@ -80,7 +80,7 @@ def history(work_dir: Path) -> dict[str, Any]:
             found.setdefault(f"{path.stem} step {row['step']}", set()).add(row["sha256"])
     newest = folders(work_dir)[0]
     for name, entry in json.loads((newest / "manifest.json").read_text(encoding="utf-8"))["files"].items():
-        if name != "environment.json":
+        if name not in ("environment.json", "metrics.jsonl", "events.jsonl"):  # these name a machine or times
             found[f"{newest.name}/{name}"] = entry["sha256"]
     return found
 

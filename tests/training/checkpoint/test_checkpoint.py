@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load_file
 from training import checkpoint as checkpoints
 from training.checkpoint import CheckpointError, find_fault, load_newest
 from training.data.config import DataConfig, SkipConfig
+from training.metrics import read_rows
 from training.train import build_engine, train
 
 
@@ -85,13 +85,50 @@ def test_damage_is_named_and_the_one_before_is_used(spec, kind, caplog):
 
 def test_when_none_verifies_it_is_an_error_and_never_a_fresh_start(spec):
     for folder in checkpoints.folders(Path(spec.work_dir)):
-        flip_byte(folder / "model.safetensors")
+        flip_byte(next(folder.glob("model.*")))
     with pytest.raises(CheckpointError, match="none verifies"):
         load_newest(Path(spec.work_dir))
 
 
 def test_no_checkpoint_at_all_means_a_start_from_scratch(tmp_path):
     assert load_newest(tmp_path) is None
+
+
+def test_checkpoints_that_the_log_names_and_that_are_gone_are_an_error(spec):
+    shutil.rmtree(Path(spec.work_dir) / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"events\.jsonl names step-00000020"):
+        load_newest(Path(spec.work_dir))
+    (Path(spec.work_dir) / "events.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl goes to step 20"):
+        load_newest(Path(spec.work_dir))
+
+
+def test_a_run_killed_before_its_first_checkpoint_was_whole_starts_again_and_says_so(spec):
+    work_dir = Path(spec.work_dir)
+    rows = list(read_rows(work_dir / "metrics.jsonl"))
+    shutil.rmtree(work_dir / "checkpoints" / "step-00000020")
+    (work_dir / "checkpoints" / "step-00000010").rename(work_dir / "checkpoints" / ".partial-step-00000010")
+    (work_dir / "events.jsonl").write_text(json.dumps({"kind": "start", "step": 0, "checkpoint": None}) + "\n")
+    train(spec, torch.device("cpu"))
+    [said] = [row for row in read_rows(work_dir / "events.jsonl") if row["kind"] == "fresh_start"]
+    assert "after step 20 before its first checkpoint was whole; .partial-step-00000010 was cut off" in said["reason"]
+    again = list(read_rows(work_dir / "metrics.jsonl"))
+    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
+    assert not list((work_dir / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("content", ["step-00000010", "step-99999999", ""])
+def test_a_pointer_to_the_latest_has_no_say(spec, content):
+    (Path(spec.work_dir) / "checkpoints" / "latest").write_text(content)
+    found = load_newest(Path(spec.work_dir))
+    assert found is not None
+    assert found.progress.step == 20
+
+
+def test_steps_of_nine_digits_are_newer_than_those_of_eight(spec):
+    folder = Path(spec.work_dir) / "checkpoints"
+    (folder / "step-00000020").rename(folder / "step-100000000")
+    assert [path.name for path in checkpoints.folders(Path(spec.work_dir))] == ["step-100000000", "step-00000010"]
 
 
 def test_weights_and_moments_come_back_bit_for_bit(spec):
@@ -124,34 +161,6 @@ def test_going_on_with_other_data_or_another_model_is_refused_unless_told(spec):
         checkpoints.check_same_run(found, dataclasses.replace(spec, train=changed))
     machine = dataclasses.replace(spec.train, micro_batch_size=1, zero_stage=3)
     checkpoints.check_same_run(found, dataclasses.replace(spec, train=machine))
-
-
-def test_a_disk_that_fills_up_during_a_save_leaves_the_older_checkpoint_in_force(spec, monkeypatch):
-    found = load_newest(Path(spec.work_dir))
-    assert found is not None
-    engine = build_engine(spec, torch.device("cpu"), found)
-
-    def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpoints, "save_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.save(spec, engine, dataclasses.replace(found.progress, step=30), found.schedule())
-    again = load_newest(Path(spec.work_dir))
-    assert again is not None
-    assert again.progress.step == 20
-
-
-def test_old_checkpoints_go_only_once_the_newest_verifies(spec):
-    work_dir = Path(spec.work_dir)
-    names = [folder.name for folder in checkpoints.folders(work_dir)]
-    newest = work_dir / "checkpoints" / names[0]
-    flip_byte(newest / "state.json")
-    checkpoints.retain(work_dir, keep=1)
-    assert [folder.name for folder in checkpoints.folders(work_dir)] == names
-    flip_byte(newest / "state.json")
-    checkpoints.retain(work_dir, keep=1)
-    assert [folder.name for folder in checkpoints.folders(work_dir)] == names[:1]
 
 
 def test_the_state_file_holds_no_time_host_or_path(spec):
