@@ -32,6 +32,7 @@ from tasks.settings import ConfigError, from_dict, to_dict
 from tasks.shards.splits import ShardsConfig
 from tasks.tokenizer.config import TokenizerConfig
 from training.config import TrainConfig
+from training.hosts import read_hostfile
 from training.sizes import SIZES
 
 DEFAULT_RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "default.yaml"
@@ -81,7 +82,10 @@ def load_config(
     if not values.get("ingest") or (isinstance(values["ingest"], dict) and not values["ingest"].get("sources")):
         raise ConfigError("no input: give --input PATH, or a recipe (--config FILE) with ingest.sources")
     name_model(values)
-    return wire(from_dict(PipelineConfig, values))
+    config = wire(from_dict(PipelineConfig, values))
+    if config.train.hosts.hostfile:  # now, and not after hours of data stages
+        read_hostfile(Path(config.train.hosts.hostfile), config.train.world_size)
+    return config
 
 
 def name_model(values: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from training.data.config import DataConfig
 from training.guards import GuardConfig
+from training.hosts import HostsConfig
 from training.precision import LossScaleConfig
 from training.schedule.config import ScheduleConfig
 from training.settings import require
@@ -149,6 +150,7 @@ class TrainConfig:
     zero_stage: int = 1
     world_size: int = 2
     threads_per_rank: int = 1
+    hosts: HostsConfig = field(default_factory=HostsConfig)  # where the ranks run (docs/multi-node.md)
 
     checkpoint_interval_steps: int = 50
     keep_checkpoints: int = 2  # the newest; older ones as `checkpoints` says
@@ -192,6 +194,8 @@ class TrainConfig:
             "raise model.max_seq_len or lower seq_len",
         )
         require(self.zero_stage in (0, 1, 2, 3), "zero_stage", "0, 1, 2 or 3", self.zero_stage, "1 suits small models")
+        spread = self.backend == "torch" and self.hosts.hostfile
+        require(not spread, "hosts.hostfile", "none with backend torch", self.hosts.hostfile, "use backend deepspeed")
         require(self.lr > 0, "lr", "above 0", self.lr, "3e-4 is a usual start")
         require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", "between 0 and 1", self.min_lr_ratio, "0.1 is usual")
         require(self.z_loss >= 0, "z_loss", "0 or more", self.z_loss, "1e-4 is usual, 0 leaves it out")
@@ -259,6 +263,7 @@ class TrainConfig:
         values["checkpoints"] = CheckpointConfig(**values.get("checkpoints") or {})
         values["layer_bounds"] = LayerBounds(**values.get("layer_bounds") or {})
         values["loss_scale"] = LossScaleConfig(**values.get("loss_scale") or {})
+        values["hosts"] = HostsConfig(**values.get("hosts") or {})
         return cls(**values)
 
 
@@ -294,6 +299,7 @@ OPERATION_KEYS: tuple[str, ...] = (
     "layer_bounds",
     "resume_on_changed_data",
     "resume_on_changed_config",
+    "hosts",
     "init_timeout_seconds",
     "stall_timeout_seconds",
     "stop_grace_seconds",

@@ -66,12 +66,12 @@ def watch_owner(interval_seconds: float = 0.5) -> None:
     threading.Thread(target=watch, name="watch-owner", daemon=True).start()
 
 
-def marked(run_id: str) -> list[psutil.Process]:
-    """Living processes of ours whose environment carries this run's mark."""
+def marked(run_id: str, name: str = MARK) -> list[psutil.Process]:
+    """Living processes of ours whose environment carries this run's mark, or another `name` with this value."""
     found = []
     for process in psutil.process_iter():
         try:
-            ours = process.pid != os.getpid() and process.environ().get(MARK) == run_id
+            ours = process.pid != os.getpid() and process.environ().get(name) == run_id
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
@@ -79,11 +79,11 @@ def marked(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def kill_marked(run_id: str, grace_seconds: float) -> int:
+def kill_marked(run_id: str, grace_seconds: float, name: str = MARK) -> int:
     """SIGTERM, then SIGKILL after the grace, every process of this run; returns how many there were."""
-    processes = marked(run_id)
+    processes = marked(run_id, name)
     for stop, wait_seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
-        living = marked(run_id)
+        living = marked(run_id, name)
         for process in living:
             try:
                 process.send_signal(stop)

@@ -72,3 +72,14 @@ class RunLock:
     def explain(self, held_by: dict[str, object]) -> str:
         who = f"process {held_by.get('pid', '?')} on {held_by.get('host', '?')} since {held_by.get('since', '?')}"
         return f"{self.path}: {who} trains in this folder; wait for it, stop it, or use another folder"
+
+
+def forget_dead_holder(path: Path) -> None:
+    """Empty the text that a killed process of this host left in its lock, so that another host may take it."""
+    lock = RunLock(path)
+    lock.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if lock.try_lock() and lock.holder().get("host") == socket.gethostname():
+            lock.write({})
+    finally:
+        os.close(lock.descriptor)

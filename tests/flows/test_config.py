@@ -46,6 +46,16 @@ def test_priority_and_share_of_a_source_reach_the_stages_that_act_on_them(recipe
     assert own.mix.shares == {"good": 0.2} and own.exact_dedup.source_priority == {"web": 1}
 
 
+def test_a_hostfile_that_does_not_fit_is_refused_before_the_first_stage(tmp_path: Path) -> None:
+    (tmp_path / "hostfile").write_text("worker-0 slots=1\nworker-1 slots=1\n")
+    settings = [f"train.hosts.hostfile={tmp_path / 'hostfile'}"]
+    assert load_config(SAMPLE, settings=settings).train.hosts.network_interface == ""
+    with pytest.raises(ValueError, match=r"world_size: expected the sum of the slots in .*hostfile \(2\), found 1"):
+        load_config(SAMPLE, settings=[*settings, "train.world_size=1"])
+    with pytest.raises(ConfigError, match=r"hosts.network_interface: expected a hostfile with it"):
+        load_config(SAMPLE, settings=["train.hosts.network_interface=eth0"])
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
