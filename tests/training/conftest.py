@@ -42,44 +42,47 @@ def write_tokens(stem: Path, *, num_documents: int, seed: int) -> None:
     pq.write_table(pa.table(rows), stem.with_name(f"{stem.name}.parquet"))
 
 
-@pytest.fixture(scope="session")
-def token_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokens")
+def write_splits(folder: Path) -> Path:
     write_tokens(folder / "train" / "a", num_documents=40, seed=1)
     write_tokens(folder / "validation" / "a", num_documents=12, seed=2)
     return folder
 
 
+@pytest.fixture(scope="session")
+def token_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_splits(tmp_path_factory.mktemp("tokens"))
+
+
+def small_spec(tokens: Path, work_dir: Path, *, model: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
+    """A run of 20 steps on the token files in `tokens`: an epoch is about 100 sequences, a step takes 8."""
+    settings: dict[str, Any] = {
+        "seq_len": 16,
+        "global_batch_size": 8,
+        "micro_batch_size": 2,
+        "steps": 20,
+        "warmup_steps": 4,
+        "lr": 1e-2,
+        "checkpoint_interval_steps": 10,
+        "eval_interval_steps": 10,
+        "eval_batches": 1,
+        "stop_grace_seconds": 60,
+        "device": "cpu",
+    }
+    return RunSpec(
+        train=TrainConfig(model=ModelConfig(**(TINY_MODEL | (model or {}))), **(settings | changes)),
+        work_dir=str(work_dir),
+        data_folder=str(tokens),
+        train_stems=("train/a",),
+        validation_stems=("validation/a",),
+        dataset_digest="d" * 64,
+        tokenizer_digest="t" * 64,
+    )
+
+
 @pytest.fixture
 def make_spec(token_folder: Path, tmp_path: Path) -> Callable[..., RunSpec]:
     """make_spec(name, steps=…, model={…}) -> RunSpec in a folder of its own."""
-
-    def make(name: str = "run", *, model: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
-        settings: dict[str, Any] = {
-            "seq_len": 16,
-            "global_batch_size": 8,
-            "micro_batch_size": 2,
-            "steps": 20,
-            "warmup_steps": 4,
-            "lr": 1e-2,
-            "checkpoint_interval_steps": 10,
-            "eval_interval_steps": 10,
-            "eval_batches": 1,
-            "stop_grace_seconds": 60,
-            "device": "cpu",
-        }
-        train = TrainConfig(model=ModelConfig(**(TINY_MODEL | (model or {}))), **(settings | changes))
-        return RunSpec(
-            train=train,
-            work_dir=str(tmp_path / name),
-            data_folder=str(token_folder),
-            train_stems=("train/a",),
-            validation_stems=("validation/a",),
-            dataset_digest="d" * 64,
-            tokenizer_digest="t" * 64,
-        )
-
-    return make
+    return lambda name="run", **changes: small_spec(token_folder, tmp_path / name, **changes)
 
 
 @pytest.fixture(scope="session")

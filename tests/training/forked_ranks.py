@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOG_FILE = "launcher.log"
+KILL_VARIABLE = "DANLU_KILL"  # a Kill as JSON, for ranks under the launcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Kill:
 
     at      "step"     after optimizer step `step`, before anything is saved
             "micro"    in step `step`, between its first micro batch and its second
-            "sync"     when `file` of the checkpoint of `step` is about to be synced to disk
+            "sync"     when a file of the checkpoint of `step` whose name begins with `file` is about to be synced
             "rename"   when that checkpoint's folder is about to get its final name
             "renamed"  when it has just got it
     """
@@ -80,7 +81,7 @@ def history(work_dir: Path) -> dict[str, Any]:
             found.setdefault(f"{path.stem} step {row['step']}", set()).add(row["sha256"])
     newest = folders(work_dir)[0]
     for name, entry in json.loads((newest / "manifest.json").read_text(encoding="utf-8"))["files"].items():
-        if name not in ("environment.json", "metrics.jsonl", "events.jsonl"):  # these name a machine or times
+        if name not in ("environment.json", "metrics.jsonl", "events.jsonl"):  # these hold times
             found[f"{newest.name}/{name}"] = entry["sha256"]
     return found
 
@@ -222,14 +223,29 @@ def run_rank(order: dict[str, Any], rank: int) -> None:
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": order["world_size"], "LOCAL_SIZE": order["world_size"]}
     names |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": order["port"]}
     os.environ.update({name: str(value) for name, value in names.items()})
-    record_batches(work_dir / f"consumed-{rank}.jsonl")
-    if order["kill"]:
-        arm(Kill(**order["kill"]), rank)
-    if order["fault"]:
-        name, _, step = order["fault"].partition(":")
-        FAULTS[name](int(step), rank)
+    instrument(work_dir, rank, order["kill"], order["fault"])
     sys.argv = ["training.train", "--config", order["config"], "--local_rank", str(rank)]
     train.main()
+
+
+def run_launched_rank() -> None:
+    """What training.rank does, instrumented: benchmarks/resume.py has the launcher start this module in its place."""
+    from training import processes, train
+
+    processes.die_with_parent()
+    processes.watch_owner()
+    work_dir = Path(sys.argv[sys.argv.index("--config") + 1]).parent
+    instrument(work_dir, int(os.environ["RANK"]), json.loads(os.environ.get(KILL_VARIABLE, "null")))
+    train.main()
+
+
+def instrument(work_dir: Path, rank: int, kill: dict[str, Any] | None, fault: str = "") -> None:
+    record_batches(work_dir / f"consumed-{rank}.jsonl")
+    if kill:
+        arm(Kill(**kill), rank)
+    if fault:
+        name, _, step = fault.partition(":")
+        FAULTS[name](int(step), rank)
 
 
 def around_step(act: Callable[[Any, int], contextlib.AbstractContextManager[None]]) -> None:
@@ -310,7 +326,7 @@ def arm_save(kill: Kill) -> None:
 
     def killing_sync(descriptor: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if kill.at == "sync" and path.parent.name.endswith(folder) and path.name == kill.file:
+        if kill.at == "sync" and path.parent.name.endswith(folder) and path.name.startswith(kill.file):
             die()
         sync(descriptor)
 
@@ -330,4 +346,7 @@ FAULTS: dict[str, Callable[[int, int], None]] = {}
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    serve(int(sys.argv[1]))
+    if "--config" in sys.argv:
+        run_launched_rank()
+    else:
+        serve(int(sys.argv[1]))
