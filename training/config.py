@@ -162,6 +162,7 @@ class TrainConfig:
     first_loss_tolerance: float = 0.03
     check_layers: bool = True  # refuse a start whose layers are out of layer_bounds
     layer_bounds: LayerBounds = field(default_factory=LayerBounds)
+    max_skipped_steps: int = 10  # in a row, for inf or nan in the gradients of fp32 or bf16; then the run ends
     resume_on_changed_data: bool = False
     resume_on_changed_config: bool = False
 
@@ -172,7 +173,13 @@ class TrainConfig:
     def __post_init__(self):
         for key in ("seq_len", "global_batch_size", "micro_batch_size", "world_size", "checkpoint_interval_steps"):
             require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
-        for key in ("keep_checkpoints", "log_interval_steps", "threads_per_rank", "stall_timeout_seconds"):
+        for key in (
+            "keep_checkpoints",
+            "log_interval_steps",
+            "threads_per_rank",
+            "stall_timeout_seconds",
+            "max_skipped_steps",
+        ):
             require(getattr(self, key) > 0, key, "a positive number", getattr(self, key), "raise it")
         lengths = [key for key in ("steps", "num_epochs", "token_budget") if getattr(self, key)]
         require(len(lengths) <= 1, "steps", "at most one of steps, num_epochs, token_budget", lengths, "keep one")
@@ -297,6 +304,7 @@ OPERATION_KEYS: tuple[str, ...] = (
     "prefetch_batches",
     "check_layers",
     "layer_bounds",
+    "max_skipped_steps",
     "resume_on_changed_data",
     "resume_on_changed_config",
     "hosts",

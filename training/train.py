@@ -192,6 +192,7 @@ class Trainer:
         self.progress = found.progress if found else Progress(step=0, samples=0, tokens=0, optimizer_step=0)
         self.schedule = self.resume_schedule(found)
         self.found = found
+        self.skipped_in_a_row = 0
         self.findings = self.work_dir / f"findings-{self.rank:05d}.jsonl"
         truncate_after(self.findings, self.progress.step)
         self.prefetcher = self.read_ahead()
@@ -259,6 +260,7 @@ class Trainer:
         if saves_failed:
             self.saver.give_up()
         self.check_loss(loss)
+        self.note_skipped(result)
         self.advance_schedule(loss, load_seconds)
         self.progress = Progress(
             step=self.progress.step + 1,
@@ -298,6 +300,19 @@ class Trainer:
     def last_saved_name(self) -> str:
         """Once the save in flight has ended. Collective: only where all ranks fail alike."""
         return self.saver.settle() or "none"
+
+    def note_skipped(self, result: StepResult) -> None:
+        """Say why a step moved nothing, and end a run that has stopped to learn. fp16 ends by its loss scale."""
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
+        if result.skipped and self.log is not None:
+            values = {"grad_norm": str(result.grad_norm), "loss_scale": result.loss_scale}  # JSON has no nan
+            self.log.event("skipped_step", self.progress.step + 1, reason="inf or nan in the gradients", **values)
+        if result.loss_scale is None and self.skipped_in_a_row >= self.config.max_skipped_steps:
+            raise TrainingError(
+                f"step {self.progress.step + 1}: {self.skipped_in_a_row} steps in a row had inf or nan in their "
+                f"gradients and moved nothing; the last checkpoint is {self.last_saved_name()}. Lower lr, look at the "
+                "batches of these steps, or raise max_skipped_steps"
+            )
 
     def report(self, findings: Sequence[dict[str, Any]]) -> None:
         """What the guards found goes into this rank's file, and from rank 0's batches also into the events."""

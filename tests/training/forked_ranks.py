@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import math
 import os
 import select
 import signal
@@ -73,9 +74,10 @@ def history(work_dir: Path) -> dict[str, Any]:
     from training.checkpoint import folders
     from training.metrics import read_rows
 
-    fixed = ("kind", "step", "loss", "grad_norm", "lr", "skipped", "samples", "tokens")
+    fixed = ("kind", "step", "loss", "grad_norm", "lr", "skipped", "loss_scale", "samples", "tokens")
     rows = [{key: row[key] for key in fixed if key in row} for row in read_rows(work_dir / "metrics.jsonl")]
-    found: dict[str, Any] = {f"{row['kind']} {row['step']}": row for row in rows}
+    # as text, since the norm of a skipped step can be NaN, which equals nothing
+    found: dict[str, Any] = {f"{row['kind']} {row['step']}": json.dumps(row) for row in rows}
     for path in sorted(work_dir.glob("consumed-*.jsonl")):
         for row in read_rows(path):  # a repeated step has a row for each time
             found.setdefault(f"{path.stem} step {row['step']}", set()).add(row["sha256"])
@@ -341,7 +343,69 @@ def arm_save(kill: Kill) -> None:
     os.fsync, os.rename = killing_sync, killing_rename  # type: ignore[assignment]
 
 
-FAULTS: dict[str, Callable[[int, int], None]] = {}
+def spoil_gradient(step: int, rank: int) -> None:
+    """In step `step` rank 1 has NaN in every gradient, and a loss that is right."""
+    import torch
+
+    from training.model import Decoder
+
+    class Spoil(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, loss: torch.Tensor) -> torch.Tensor:
+            return loss.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient * math.nan
+
+    original, now = Decoder.forward, {"step": 0}
+
+    def forward(self: Decoder, *inputs: torch.Tensor) -> torch.Tensor:
+        loss = original(self, *inputs)
+        return Spoil.apply(loss) if now["step"] == step and self.training else loss
+
+    @contextlib.contextmanager
+    def act(trainer: Any, number: int) -> Iterator[None]:
+        now["step"] = number
+        yield
+
+    if rank == min(1, int(os.environ["WORLD_SIZE"]) - 1):
+        Decoder.forward = forward  # type: ignore[method-assign]
+        around_step(act)
+
+
+def spoil_weights(step: int, rank: int) -> None:
+    """Before step `step` a weight of the module becomes NaN, on every rank."""
+    import torch
+
+    @contextlib.contextmanager
+    def act(trainer: Any, number: int) -> Iterator[None]:
+        if number == step:
+            with torch.no_grad():
+                next(trainer.engine.module.parameters()).fill_(math.nan)
+        yield
+
+    around_step(act)
+
+
+def fill_disk(step: int, rank: int) -> None:
+    """Writing the moments of the checkpoint of `step` meets ENOSPC from the kernel: the file is /dev/full."""
+    make = Path.mkdir
+
+    def mkdir(self: Path, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        if self.name == f".partial-step-{step:08d}":
+            for suffix in ("planes.lz4", "planes.zst", "safetensors"):
+                (self / f"optimizer.{suffix}").symlink_to("/dev/full")
+
+    Path.mkdir = mkdir  # type: ignore[method-assign]
+
+
+FAULTS: dict[str, Callable[[int, int], None]] = {
+    "spoil_gradient": spoil_gradient,
+    "spoil_weights": spoil_weights,
+    "fill_disk": fill_disk,
+}
 
 
 if __name__ == "__main__":
