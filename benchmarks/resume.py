@@ -48,6 +48,7 @@ def kills_within(steps: int) -> list[Kill]:
         Kill("rename", 4),
         Kill("micro", 6),
         Kill("sync", 8, file="optimizer."),
+        Kill("overtaken", 8, file="model."),  # two steps later it is still being written
         Kill("sync", 8, file="manifest.json"),
         Kill("renamed", 12),
         Kill("micro", 13, rank=1),  # the step with the end of an epoch

@@ -41,11 +41,12 @@ KILL_VARIABLE = "DANLU_KILL"  # a Kill as JSON, for ranks under the launcher
 class Kill:
     """Where rank `rank` sends itself SIGKILL.
 
-    at      "step"     after optimizer step `step`, before anything is saved
-            "micro"    in step `step`, between its first micro batch and its second
-            "sync"     when a file of the checkpoint of `step` whose name begins with `file` is about to be synced
-            "rename"   when that checkpoint's folder is about to get its final name
-            "renamed"  when it has just got it
+    at      "step"       after optimizer step `step`, before anything is saved
+            "micro"      in step `step`, between its first micro batch and its second
+            "sync"       when a file of the checkpoint of `step` whose name begins with `file` is about to be synced
+            "overtaken"  likewise, but only once step `step` + 2 has begun: the writer lags behind training
+            "rename"     when that checkpoint's folder is about to get its final name
+            "renamed"    when it has just got it
     """
 
     at: str
@@ -324,12 +325,22 @@ def arm_step(kill: Kill) -> None:
 
 def arm_save(kill: Kill) -> None:
     folder = f"step-{kill.step:08d}"
-    sync, rename = os.fsync, os.rename
+    sync, rename, reached = os.fsync, os.rename, {"step": 0}
+
+    @contextlib.contextmanager
+    def act(trainer: Any, number: int) -> Iterator[None]:
+        reached["step"] = number
+        yield
+
+    around_step(act)
 
     def killing_sync(descriptor: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if kill.at == "sync" and path.parent.name.endswith(folder) and path.name.startswith(kill.file):
-            die()
+        if path.parent.name.endswith(folder) and path.name.startswith(kill.file):
+            while kill.at == "overtaken" and reached["step"] < kill.step + 2:
+                time.sleep(0.001)
+            if kill.at in ("sync", "overtaken"):
+                die()
         sync(descriptor)
 
     def killing_rename(source: Any, target: Any, **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from tests.training.conftest import small_spec
 from tests.training.forked_ranks import Kill, Ranks, differences
-from training.config import RunSpec
+from training.config import CheckpointConfig, LossScaleConfig, RunSpec
 from training.metrics import read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SETTINGS: dict[str, Any] = {
     "steps": 20,
     "checkpoint_interval_steps": 4,
+    "checkpoints": CheckpointConfig(asynchronous=False),  # which one is the newest is then no matter of speed
 }
 
 
@@ -89,6 +91,43 @@ def test_a_pointer_to_the_latest_is_not_needed_and_a_wrong_one_not_believed(spec
     assert differences(whole, Path(spec.work_dir)) == []
 
 
+def test_a_run_that_lost_its_checkpoints_does_not_start_from_scratch(spec, ranks):
+    before = steps(spec)
+    for damage in (lambda: [flip_byte(checkpoint(spec, s) / "state.json") for s in (8, 12)], lambda: lose(spec)):
+        damage()
+        outcome = ranks.run(spec)
+        assert not outcome.finished
+        assert "CheckpointError" in outcome.log
+        assert steps(spec) == before
+
+
+def lose(spec: RunSpec) -> None:
+    shutil.rmtree(Path(spec.work_dir) / "checkpoints")
+
+
+def test_a_full_disk_costs_one_checkpoint_and_not_the_run(make_spec, ranks, whole):
+    spec = make_spec(**SETTINGS)
+    assert ranks.run(spec, Kill("step", 11), fault="fill_disk:8").codes[0] == -9
+    [failed] = events(spec, "checkpoint_failed")
+    assert (failed["step"], "No space left on device" in failed["reason"]) == (8, True)
+    assert [path.name for path in sorted((Path(spec.work_dir) / "checkpoints").iterdir())] == ["step-00000004"]
+    ranks.run(spec, fault="fill_disk:16").check()
+    assert events(spec, "start")[-1]["checkpoint"] == "step-00000004"
+    assert [row["step"] for row in events(spec, "checkpoint_failed")] == [8, 16]
+    assert differences(whole, Path(spec.work_dir)) == []
+
+
+def test_a_disk_that_is_full_at_the_last_save_fails_the_run_and_the_next_one_ends_it(make_spec, ranks, whole):
+    spec = make_spec(**SETTINGS)
+    outcome = ranks.run(spec, fault="fill_disk:20")
+    assert not outcome.finished
+    assert "No space left on device" in outcome.log
+    assert "step-00000016" in outcome.log
+    ranks.run(spec).check()
+    assert events(spec, "start")[-1]["checkpoint"] == "step-00000016"
+    assert differences(whole, Path(spec.work_dir)) == []
+
+
 @pytest.mark.parametrize(("precision", "zero_stage"), [("fp32", 0), ("fp32", 2), ("bf16", 1), ("fp32", 3)])
 def test_a_gradient_of_nan_on_one_rank_moves_no_weight_on_any(make_spec, ranks, precision, zero_stage):
     """At step 6. Killed after it and resumed from step 8, the run has the same bits; in fp32 it is the plain loop's."""
@@ -124,3 +163,23 @@ def test_gradients_that_stay_nan_end_the_run(make_spec, ranks):
     assert not outcome.finished
     assert "step 6: 1 steps in a row had inf or nan in their gradients" in outcome.log
     assert "step-00000004" in outcome.log
+
+
+@pytest.mark.parametrize("zero_stage", [1, 3])
+def test_an_overflow_in_fp16_halves_the_loss_scale_and_a_resumed_run_has_the_halved_one(make_spec, ranks, zero_stage):
+    """A scale of 2^24 overflows by itself until it fits; killed in between and resumed, all is the same to the bit."""
+    scale = LossScaleConfig(initial=2.0**24)
+    settings = SETTINGS | {"precision": "fp16", "zero_stage": zero_stage, "loss_scale": scale}
+    whole, parted = make_spec("whole", **settings), make_spec("parted", **settings)
+    ranks.run(whole).check()
+    rows = steps(whole)
+    overflows = [row["step"] for row in rows if row["skipped"]]
+    assert overflows[:4] == [1, 2, 3, 4]
+    assert [row["loss_scale"] for row in rows[:5]] == [2.0**24 / 2**n for n in range(5)]
+    assert [row["step"] for row in events(whole, "skipped_step")] == overflows
+    assert rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.05), "the weights stayed; the batch did not"
+    assert rows[-1]["loss"] < math.log(97) - 0.5, "it learns once the scale fits"
+    for kill in (Kill("step", 6), Kill("micro", 10, rank=1)):
+        assert ranks.run(parted, kill).codes[kill.rank] == -9
+    ranks.run(parted).check()
+    assert differences(Path(whole.work_dir), Path(parted.work_dir)) == []

@@ -72,3 +72,20 @@ def test_kills_within_a_step_and_within_a_save_change_no_bit(make_spec, ranks, p
     assert differences(Path(whole.work_dir), Path(killed.work_dir)) == []
     left = sorted(path.name for path in (Path(killed.work_dir) / "checkpoints").iterdir())
     assert left == ["step-00000016", "step-00000020"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_kills_while_training_runs_ahead_of_the_writer_change_no_bit(make_spec, ranks, precision):
+    """The checkpoint of step 8 is half written while steps 9 and 10 are taken; then that of 12."""
+    settings: dict[str, Any] = {"steps": 20, "checkpoint_interval_steps": 4, "precision": precision}
+    whole, killed = make_spec("whole", **settings), make_spec("killed", **settings)
+    assert killed.train.checkpoints.asynchronous
+    ranks.run(whole).check()
+    for step, file in ((8, "model."), (8, "manifest.json"), (12, "optimizer.")):
+        assert ranks.run(killed, Kill("overtaken", step, file=file)).codes[0] == -9
+        assert last_step(killed.work_dir) > step, "training went on while the checkpoint was written"
+    ranks.run(killed).check()
+    assert starts(killed.work_dir) == [None, "step-00000004", "step-00000004", "step-00000008"]
+    assert differences(Path(whole.work_dir), Path(killed.work_dir)) == []
