@@ -6,6 +6,7 @@ for each case what was seen. ZeRO 3 comes last: DeepSpeed then replaces F.linear
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ import torch
 import torch.multiprocessing as mp
 from torch import Tensor
 
+from kernels import choosing
 from training.config import ModelConfig, TrainConfig
 from training.initial import initialise
 from training.model import Decoder
@@ -49,7 +51,7 @@ def build(rank: int, **changes: Any) -> Any:
     from training.deepspeed_engine import DeepSpeedEngine
 
     config = config_of(**changes)
-    model = initialise(Decoder(config.model), 3)
+    model = initialise(Decoder(config.model, chunked_loss=config.chunked_loss), 3)
     engine = DeepSpeedEngine(model, config, torch.device("cpu"))
     engine.install_state(None, 0)
     return engine
@@ -81,10 +83,24 @@ def overflow(rank: int, **changes: Any) -> dict[str, Any]:
     }
 
 
+def triton(rank: int, **changes: Any) -> dict[str, list[float]]:
+    """Losses and gradient norms of two short steps with the plain kernels, and with Triton's where it is installed."""
+    os.environ["TRITON_INTERPRET"] = "1"  # read when triton is first imported
+    found = {}
+    for preference in ("plain", "triton") if importlib.util.find_spec("triton") else ():
+        choosing.prefer(preference)
+        engine = build(rank, seq_len=4, loss="chunked", **changes)
+        results = [engine.train_step([b[:, :5] for b in batches(step, rank, 2)], LR) for step in range(2)]
+        found[preference] = [number for r in results for number in (r.loss, r.grad_norm)]
+    choosing.prefer("auto")
+    return found
+
+
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {}
 for stage in STAGES:
     for precision in PRECISIONS:
         CASES[f"overflow {stage} {precision}"] = overflow, {"zero_stage": stage, "precision": precision}
+CASES["triton"] = triton, {"zero_stage": 3}
 
 
 def run(rank: int, port: int, folder: str, names: list[str]) -> None:

@@ -50,3 +50,12 @@ def test_fp16_has_the_losses_of_fp32_to_its_own_precision_at_every_stage(seen, s
     losses = {precision: seen[0][f"overflow {stage} {precision}"]["losses"][:3] for precision in PRECISIONS}
     gaps = {p: max(abs(a - b) for a, b in zip(losses["fp32"], losses[p], strict=True)) for p in ("fp16", "bf16")}
     assert gaps["fp16"] < 1.5e-3 < gaps["bf16"], gaps
+
+
+def test_under_zero_3_triton_s_kernels_train_as_the_plain_ones_do(seen):
+    """Backward reads a norm's weight, which ZeRO 3 has taken away and gathered again since."""
+    for rank in seen:
+        if not rank["triton"]:
+            pytest.skip("Triton is not installed: pip install triton==3.7.1")
+        assert rank["triton"]["triton"] == pytest.approx(rank["triton"]["plain"], rel=1e-4)
+        assert rank["triton"]["triton"] != rank["triton"]["plain"], "the same bits: Triton was not used"
