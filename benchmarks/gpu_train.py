@@ -73,6 +73,7 @@ def measure(row: str, options: argparse.Namespace) -> dict[str, Any]:
     model = initialise(Decoder(config.model, chunked_loss=config.chunked_loss), seed=0)
     if compiled:
         choosing.prefer("plain")  # the compiler fuses these with what is around them
+        choosing.choose_now(device.type)
         for block in model.model.layers:
             block.compile()
     step = stepper(model, config, device)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
+OPERATIONS = ("rms_norm", "rotary", "swiglu", "cross_entropy")
 Preference = Literal["auto", "plain", "triton"]
 
 _preference: Preference = "auto"
@@ -31,6 +32,13 @@ def prefer(preference: Preference) -> None:
     global _preference
     _preference = preference
     _chosen.clear()
+
+
+def choose_now(device: str) -> None:
+    """For all operations on `device`. Before torch.compile: a choice (and its line in the log) made while the compiler
+    traces splits its graph at each of them."""
+    for operation in OPERATIONS:
+        form(operation, torch.empty(0, device=device))
 
 
 def form(operation: str, x: Tensor) -> ModuleType:

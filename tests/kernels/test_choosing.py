@@ -15,7 +15,7 @@ from training.initial import initialise
 from training.model import Decoder
 from training.train import build_engine
 
-NAMES = ("rms_norm", "rotary", "swiglu", "cross_entropy")
+NAMES = choosing.OPERATIONS
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,16 @@ def test_cuda_takes_triton_but_for_fp64_or_where_plain_is_preferred():
         assert choosing._choose(name, "cuda", True).__name__ == f"kernels.{name}.reference"
     choosing.prefer("plain")
     assert choosing._choose("rotary", "cuda", False).__name__ == "kernels.rotary.reference"
+
+
+def test_the_compiler_takes_a_block_whole_once_the_choices_are_made():
+    config = ModelConfig(vocab_size=11, hidden_size=8, num_layers=1, num_heads=2, intermediate_size=8)
+    model, tokens = Decoder(config), torch.arange(10)[None]
+    expected = model(tokens)
+    choosing.prefer("auto")  # forgets the choices
+    choosing.choose_now("cpu")
+    model.model.layers[0].compile(backend="eager", fullgraph=True)  # a graph that has to be split is an error
+    assert torch.equal(model(tokens), expected)
 
 
 def test_a_run_s_config_can_keep_triton_out(tmp_path):
