@@ -82,8 +82,9 @@ HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"no step, save or evaluation ended",
-        "a rank hangs: `py-spy dump --pid` on each rank, `ps -o pid,stat,wchan` for D (a dead file system) or T "
-        "(stopped); raise stall_timeout_seconds if a step may take so long",
+        "a rank hangs: the lines `rank N: process` tell what each did, disk-sleep being a dead file system and stopped "
+        "a frozen process; `py-spy dump --pid` says more while it runs; raise stall_timeout_seconds if a step may take "
+        "so long",
     ),
 )
 

@@ -174,7 +174,11 @@ class LocalRanks:
         pass  # they watch this process
 
     def end(self) -> None:
-        processes.kill_marked(self.environment[processes.MARK], grace_seconds=1.0)
+        mark = self.environment[processes.MARK]
+        if states := processes.rank_states(mark):
+            with (self.work_dir / LOG_FILE).open("a", encoding="utf-8") as log:
+                log.write("\n".join(states) + "\n")
+        processes.kill_marked(mark, grace_seconds=1.0)
         shared_memory.free(self.port)
 
 

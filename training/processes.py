@@ -79,6 +79,19 @@ def marked(run_id: str, name: str = MARK) -> list[psutil.Process]:
     return found
 
 
+def rank_states(run_id: str, name: str = MARK) -> list[str]:
+    """What each living rank of this run is doing, by the kernel: in a stalled run one stands out."""
+    found = {}
+    for process in marked(run_id, name):
+        try:
+            if process.cmdline()[3:4] == ["training.rank"]:  # python -u -m training.rank
+                rank, seconds = int(process.environ().get("RANK", "0")), sum(process.cpu_times()[:2])
+                found[rank] = f"rank {rank}: process {process.pid} {process.status()}, {seconds:.0f} s of CPU time"
+        except psutil.Error:
+            continue
+    return [found[rank] for rank in sorted(found)]
+
+
 def kill_marked(run_id: str, grace_seconds: float, name: str = MARK) -> int:
     """SIGTERM, then SIGKILL after the grace, every process of this run; returns how many there were."""
     processes = marked(run_id, name)

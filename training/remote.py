@@ -180,8 +180,11 @@ def obey(orders: Orders, order: dict[str, Any]) -> int:
 
 
 def clean_up(order: dict[str, Any], port: int) -> None:
-    """Leave no process, no shared memory and no lock text of this host's ranks."""
-    processes.kill_marked(processes.identify(os.getpid()), grace_seconds=1.0, name=processes.OWNER)
+    """Leave no process, no shared memory and no lock text of this host's ranks; say what they were doing."""
+    own = processes.identify(os.getpid())
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        print("\n".join(processes.rank_states(own, processes.OWNER)), flush=True)
+    processes.kill_marked(own, grace_seconds=1.0, name=processes.OWNER)
     shared_memory.free(port)
     for path in Path(order["run_file"]).parent.glob("rank-*.lock"):
         forget_dead_holder(path)
