@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import math
 import os
 import statistics
@@ -64,6 +65,7 @@ def measure(row: str, options: argparse.Namespace) -> dict[str, Any]:
     from training.model import Decoder
     from training.train import start_distributed
 
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)  # which form of each kernel runs
     backend, _, compiled = row.partition("+")
     config = train_config(options, backend)
     alone = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
@@ -111,10 +113,16 @@ def stepper(model: Any, config: Any, device: Any) -> Callable[[list[Any]], float
     return step
 
 
-def in_own_process(row: str) -> dict[str, Any] | None:
+def in_own_process(row: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """The same options with one row; None where it failed, with the end of what it said printed."""
+    from training import launch, toolchain
+
+    config = train_config(options, row.partition("+")[0])
+    environment = launch.child_environment(config, run_id="gpu_train")
+    if config.backend == "deepspeed" and not launch.uses_cuda(config):
+        toolchain.prebuild(environment)
     command = [sys.executable, __file__, *sys.argv[1:], "--row", row]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"{row}: exit code {done.returncode}\n" + "\n".join(done.stderr.splitlines()[-15:]), flush=True)
         return None
@@ -139,7 +147,7 @@ def training(options: argparse.Namespace, device_name: str) -> bool:
     )
     best, losses = (0.0, 0.0), []
     for row in options.rows:
-        found = in_own_process(row)
+        found = in_own_process(row, options)
         if found is None:
             return False
         seconds = statistics.median(found["seconds"])

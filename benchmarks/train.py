@@ -24,6 +24,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -39,6 +40,8 @@ SECTIONS = ("speed", "memory", "stall")
 TRANSFORMERS_RATIO, PLAIN_RATIO, MEMORY_RATIO, STALL_SHARE = 1.2, 1.0, 0.25, 0.05
 LOSS_TOLERANCE = 1e-3  # relative, over all steps; fp32 sums in another order drift apart
 LR = 1e-3
+EVERY, STALL_STEPS, STALL_BATCH = 20, 100, 4
+STALL_RUNS = (("torch", "1m", 4096), ("deepspeed", "1m", 4096), ("torch", "10m", 16_384))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,82 @@ def memory() -> bool:
     return subprocess.run(command, check=False).returncode == 0
 
 
+# --- checkpoints
+
+
+def write_tokens(folder: Path, vocab: int) -> None:
+    """The sample as one training file of documents of 500 tokens."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from training.indexed import IndexedWriter
+
+    folder.mkdir(parents=True)
+    tokens = np.array(sample_tokens(vocab), dtype=np.int32)
+    documents = [tokens[first : first + 500] for first in range(0, len(tokens), 500)]
+    writer = IndexedWriter(folder / "sample")
+    for document in documents:
+        writer.add(document)
+    writer.close()
+    rows = {"id": [str(n) for n in range(len(documents))], "num_tokens": [len(d) for d in documents]}
+    rows |= {name: ["sample"] * len(documents) for name in ("source", "language")}
+    pq.write_table(pa.table(rows), folder / "sample.parquet")
+
+
+def stall_of(folder: Path, backend: str, size: str, vocab: int) -> bool:
+    """Prints the row of one run; whether its worst save kept the bound."""
+    import dataclasses
+
+    from training.config import RunSpec
+    from training.launch import launch
+    from training.metrics import read_rows
+
+    config = train_config(Case(size, vocab, STALL_BATCH, 256, 0))
+    changes: dict[str, Any] = {"steps": STALL_STEPS, "checkpoint_interval_steps": EVERY, "eval_interval_steps": 0}
+    if backend == "deepspeed":
+        changes |= {"backend": backend, "world_size": 2, "micro_batch_size": STALL_BATCH // 2, "zero_stage": 1}
+    spec = RunSpec(
+        train=dataclasses.replace(config, **changes),
+        work_dir=str(folder / f"{backend}-{size}"),
+        data_folder=str(folder / f"tokens-{vocab}"),
+        train_stems=("train/sample",),
+        validation_stems=(),
+        dataset_digest="d" * 64,
+        tokenizer_digest="t" * 64,
+    )
+    if not Path(spec.data_folder).exists():
+        write_tokens(Path(spec.data_folder) / "train", vocab)
+    launch(spec)
+    work_dir = Path(spec.work_dir)
+    seconds = {row["step"]: row["seconds"] for row in read_rows(work_dir / "metrics.jsonl") if row["kind"] == "step"}
+    saves = [row for row in read_rows(work_dir / "events.jsonl") if row["kind"] == "checkpoint"]
+    shares = [
+        row["stall_seconds"] / sum(seconds[step] for step in range(row["step"] - EVERY + 1, row["step"] + 1))
+        for row in saves
+    ]
+    stall, write = (statistics.median(row[key] for row in saves) for key in ("stall_seconds", "write_seconds"))
+    megabytes = max(row["bytes"] for row in saves) / 1e6
+    met = len(saves) == STALL_STEPS // EVERY and max(shares) <= STALL_SHARE
+    print(
+        f"{backend:10} {size:>4} {vocab:7,} {len(saves):6} {megabytes:6.0f} {statistics.median(seconds.values()):9.3f}"
+        f" {stall:8.4f} {write:8.3f} {statistics.median(shares):8.2%} {max(shares):8.2%}"
+        f"  {'' if met else f'NOT MET (asked for {STALL_SHARE:.0%} at most)'}",
+        flush=True,
+    )
+    return met
+
+
+def stall() -> bool:
+    print(f"a checkpoint every {EVERY} steps of {STALL_BATCH} x 256 tokens; share: of the time of those {EVERY} steps")
+    print(
+        f"{'':10} {'size':>4} {'vocab':>7} {'saves':>6} {'MB':>6} {'s/step':>9} {'stall s':>8} {'write s':>8}"
+        f" {'share':>8} {'worst':>8}   (medians)"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        return all([stall_of(Path(name), *run) for run in STALL_RUNS])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
@@ -220,8 +299,10 @@ def main() -> int:
         [case] = [c for c in CASES if c.name == options.cases[0]]
         contend(options.contender, case, options.threads[0])
         return 0
-    sections = {"speed": lambda: speed(options), "memory": memory}
-    failed = [name for name in options.only.split(",") if name in sections and not sections[name]()]
+    sections = {"speed": lambda: speed(options), "memory": memory, "stall": stall}
+    if unknown := set(options.only.split(",")) - sections.keys():
+        parser.error(f"--only: expected some of {', '.join(SECTIONS)}, found {', '.join(sorted(unknown))}")
+    failed = [name for name in options.only.split(",") if not sections[name]()]
     if failed:
         print(f"FAILED: {', '.join(failed)}")
     return int(bool(failed))
