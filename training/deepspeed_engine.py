@@ -57,6 +57,8 @@ def deepspeed_config(config: TrainConfig) -> dict[str, Any]:
     bf16 = config.precision == "bf16"
     # ZeRO 0 in bf16 keeps its gradients in bf16; DeepSpeed 0.19.8 has no fp32 accumulation there.
     accumulation = "bf16" if bf16 and config.zero_stage == 0 else "fp32"
+    pinned = config.device != "cpu" and torch.cuda.is_available()
+    offload = {"offload_optimizer": {"device": "cpu", "pin_memory": pinned}}
     return {
         "train_micro_batch_size_per_gpu": config.micro_batch_size,
         "gradient_accumulation_steps": config.grad_accum_steps,
@@ -68,12 +70,14 @@ def deepspeed_config(config: TrainConfig) -> dict[str, Any]:
         "communication_data_type": "fp32",
         "prescale_gradients": False,
         "zero_allow_untested_optimizer": False,
+        "zero_force_ds_cpu_optimizer": False,  # offload with torch's AdamW: DeepSpeed's own would be compiled first
         "zero_optimization": {
             "stage": config.zero_stage,
             "overlap_comm": False,  # a fixed order of reductions
             "contiguous_gradients": True,
             "round_robin_gradients": False,
             "reduce_scatter": True,
+            **(offload if config.offload_optimizer == "cpu" else {}),
         },
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,

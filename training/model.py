@@ -14,9 +14,12 @@ Shapes: B batch, T tokens, D hidden_size, N num_heads, K num_kv_heads, H head_di
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from kernels import cross_entropy
 from kernels.rms_norm import rms_norm
@@ -113,26 +116,43 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: ModelConfig):
+    """Attention and feed-forward, each behind a norm and added to the residual stream.
+
+    A part named in `checkpointed` keeps, in training, its input alone and is run again in the backward pass (Chen et
+    al. 2016, arXiv:1604.06174): the same bits, for a second forward pass of it. Nothing here draws random numbers."""
+
+    def __init__(self, config: ModelConfig, checkpointed: Sequence[str] = ()):
         super().__init__()
+        self.checkpointed = tuple(checkpointed)
         self.input_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor, mask_B1TT: Tensor | None = None) -> Tensor:
-        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), cos_TH, sin_TH, mask_B1TT)
-        return x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
+        x_BTD = x_BTD + self.part("attention", self.attention, x_BTD, cos_TH, sin_TH, mask_B1TT)
+        return x_BTD + self.part("feed_forward", self.feed_forward, x_BTD)
+
+    def attention(self, x_BTD: Tensor, cos_TH: Tensor, sin_TH: Tensor, mask_B1TT: Tensor | None) -> Tensor:
+        return self.self_attn(self.input_layernorm(x_BTD), cos_TH, sin_TH, mask_B1TT)
+
+    def feed_forward(self, x_BTD: Tensor) -> Tensor:
+        return self.mlp(self.post_attention_layernorm(x_BTD))
+
+    def part(self, name: str, run: Callable[..., Tensor], *inputs: Tensor | None) -> Tensor:
+        if name in self.checkpointed and self.training and torch.is_grad_enabled():
+            return checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False)
+        return run(*inputs)
 
 
 class Trunk(nn.Module):
     """Embedding, blocks and the last norm; named `model` inside Decoder, as in transformers."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, checkpointed: Sequence[str] = ()):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(Block(config, checkpointed) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
 
     def forward(self, tokens_BT: Tensor, documents_BT: Tensor | None = None) -> Tensor:
@@ -154,15 +174,23 @@ class Decoder(nn.Module):
     """Logits of tokens, or, given targets, the mean cross-entropy. Tied embeddings are one parameter, kept once.
 
     `chunked_loss`: the loss is made without ever holding the logits of all tokens (kernels/cross_entropy). `z_loss`
-    weighs the square of the log of the softmax's sum in the loss of a module in training; in `eval` it is left out."""
+    weighs the square of the log of the softmax's sum in the loss of a module in training; in `eval` it is left out.
+    `checkpointed` names the parts of a block that are run again in the backward pass: "attention", "feed_forward"."""
 
-    def __init__(self, config: ModelConfig, *, chunked_loss: bool = False, z_loss: float = 0.0):
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        chunked_loss: bool = False,
+        z_loss: float = 0.0,
+        checkpointed: Sequence[str] = (),
+    ):
         super().__init__()
         if config.vocab_size <= 0:
             raise ValueError("vocab_size: 0 stands for the tokenizer's; resolve the config before building the model")
         self.config, self.z_loss = config, z_loss
         self.linear_cross_entropy = cross_entropy.chunked if chunked_loss else cross_entropy.plain
-        self.model = Trunk(config)
+        self.model = Trunk(config, checkpointed)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def forward(

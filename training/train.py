@@ -109,7 +109,12 @@ def build_engine(spec: RunSpec, device: torch.device, checkpoint: Checkpoint | N
     """Model, optimizer and state, from the checkpoint or from the seed."""
     config = spec.train
     choosing.prefer(config.kernels)
-    model = Decoder(config.model, chunked_loss=config.chunked_loss, z_loss=config.z_loss)
+    model = Decoder(
+        config.model,
+        chunked_loss=config.chunked_loss,
+        z_loss=config.z_loss,
+        checkpointed=config.checkpointed_parts,
+    )
     if checkpoint is None:
         initialise(model, config.seed)
         check_layers(model, config)

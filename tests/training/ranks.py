@@ -19,8 +19,10 @@ from torch import Tensor
 
 from kernels import choosing
 from training.config import ModelConfig, TrainConfig
+from training.engine import ParameterState
 from training.initial import initialise
 from training.model import Decoder
+from training.precision import LossScaleConfig
 
 STAGES, PRECISIONS = (0, 1, 2, 3), ("fp32", "bf16", "fp16")
 SHAPE: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2}
@@ -47,19 +49,55 @@ def same(ours: list[Tensor], theirs: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def build(rank: int, **changes: Any) -> Any:
+def build(state: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """An engine at its first step, or where `snapshot` left another."""
     from training.deepspeed_engine import DeepSpeedEngine
 
     config = config_of(**changes)
-    model = initialise(Decoder(config.model, chunked_loss=config.chunked_loss), 3)
+    model = Decoder(config.model, chunked_loss=config.chunked_loss, checkpointed=config.checkpointed_parts)
+    initialise(model, 3)
+    if state:
+        model.load_state_dict({name: held.weight for name, held in state["parameters"].items()})
     engine = DeepSpeedEngine(model, config, torch.device("cpu"))
-    engine.install_state(None, 0)
+    engine.install_state(state and state["parameters"], state["step"] if state else 0)
+    engine.install_extra_state(state["extra"] if state else {})
     return engine
+
+
+def snapshot(engine: Any) -> dict[str, Any]:
+    whole = {
+        n: ParameterState(*(t.clone() for t in (s.weight, s.exp_avg, s.exp_avg_sq))) for n, s in engine.named_state()
+    }
+    return {"parameters": whole, "step": engine.optimizer_step(), "extra": engine.extra_state()}
+
+
+def steps(engine: Any, rank: int, *numbers: int) -> dict[str, Any]:
+    results = [engine.train_step(batches(number, rank, 2), LR) for number in numbers]
+    return {
+        "losses": [r.loss for r in results],
+        "norms": [r.grad_norm for r in results],
+        "scales": [r.loss_scale for r in results],
+        "state": held(engine),
+    }
+
+
+def run_steps(rank: int, **changes: Any) -> dict[str, Any]:
+    return steps(build(**changes), rank, 0, 1, 2)
+
+
+def resumed(rank: int, **changes: Any) -> dict[str, Any]:
+    """Steps 3 and 4 of an engine that did 0 to 2 itself, and of one that takes its state over."""
+    first = build(**changes, loss_scale=LossScaleConfig(growth_interval_steps=4))
+    steps(first, rank, 0, 1, 2)
+    state = snapshot(first)
+    whole = steps(first, rank, 3, 4)
+    second = build(state, **changes, loss_scale=LossScaleConfig(growth_interval_steps=4))
+    return {"whole": whole, "resumed": steps(second, rank, 3, 4)}
 
 
 def overflow(rank: int, **changes: Any) -> dict[str, Any]:
     """Three steps, one whose gradients hold inf on rank 1 alone, one more."""
-    engine, faulty = build(rank, **changes), []
+    engine, faulty = build(**changes), []
 
     def spoil(module: object, given: object, out: Tensor) -> None:
         if faulty and rank == 1:
@@ -89,17 +127,24 @@ def triton(rank: int, **changes: Any) -> dict[str, list[float]]:
     found = {}
     for preference in ("plain", "triton") if importlib.util.find_spec("triton") else ():
         choosing.prefer(preference)
-        engine = build(rank, seq_len=4, loss="chunked", **changes)
+        engine = build(seq_len=4, loss="chunked", **changes)
         results = [engine.train_step([b[:, :5] for b in batches(step, rank, 2)], LR) for step in range(2)]
         found[preference] = [number for r in results for number in (r.loss, r.grad_norm)]
     choosing.prefer("auto")
     return found
 
 
+OFFLOAD = {"zero_stage": 3, "offload_optimizer": "cpu"}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {}
 for stage in STAGES:
     for precision in PRECISIONS:
         CASES[f"overflow {stage} {precision}"] = overflow, {"zero_stage": stage, "precision": precision}
+    CASES[f"resumed {stage}"] = resumed, {"zero_stage": stage, "precision": "fp16"}
+    for kind in ("none", "feed_forward", "both") if stage in (0, 3) else ():
+        CASES[f"{kind} {stage}"] = run_steps, {"zero_stage": stage, "activation_checkpointing": kind}
+for precision in PRECISIONS:
+    CASES[f"overflow offload {precision}"] = overflow, OFFLOAD | {"precision": precision}
+CASES["resumed offload"] = resumed, OFFLOAD | {"precision": "fp16"}
 CASES["triton"] = triton, {"zero_stage": 3}
 
 

@@ -15,6 +15,7 @@ from training.config import ModelConfig, RunSpec, TrainConfig
         ({"seq_len": 1024}, "model.max_seq_len"),
         ({"zero_stage": 4}, "zero_stage"),
         ({"grad_clip": 0.0}, "grad_clip"),
+        ({"offload_optimizer": "cpu", "zero_stage": 1}, "zero_stage 3 with backend deepspeed"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_the_remedy(changes, named):
@@ -46,7 +47,11 @@ def test_the_loss_is_made_by_chunks_where_its_logits_are_many_unless_told():
 def test_how_a_run_is_watched_is_no_part_of_its_key():
     one, two = TrainConfig(stall_timeout_seconds=60, keep_checkpoints=9), TrainConfig()
     assert one.key_settings() == two.key_settings()
+    assert TrainConfig(activation_checkpointing="both").key_settings() == two.key_settings()  # the same bits
     assert TrainConfig(zero_stage=3).key_settings() != two.key_settings()
+    three = TrainConfig(zero_stage=3)
+    assert "offload_optimizer" not in three.key_settings()  # as before there was one
+    assert TrainConfig(zero_stage=3, offload_optimizer="cpu").key_settings() != three.key_settings()
 
 
 def test_a_spec_read_back_from_its_file_is_the_same(make_spec, tmp_path):

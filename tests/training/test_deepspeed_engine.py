@@ -1,4 +1,5 @@
-"""Two ranks under DeepSpeed, each ZeRO stage in each precision: what tests/training/ranks.py saw."""
+"""Two ranks under DeepSpeed at each ZeRO stage, in each precision, with offload and with activation checkpointing:
+what tests/training/ranks.py saw."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from training import shared_memory, toolchain
 from training.config import TrainConfig
@@ -34,7 +36,7 @@ def seen(tmp_path_factory) -> list[dict[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [*STAGES, "offload"])
 def test_an_overflow_on_one_rank_moves_no_bit_on_either_and_the_run_goes_on(seen, stage, precision):
     for rank in seen:
         case = rank[f"overflow {stage} {precision}"]
@@ -59,3 +61,34 @@ def test_under_zero_3_triton_s_kernels_train_as_the_plain_ones_do(seen):
             pytest.skip("Triton is not installed: pip install triton==3.7.1")
         assert rank["triton"]["triton"] == pytest.approx(rank["triton"]["plain"], rel=1e-4)
         assert rank["triton"]["triton"] != rank["triton"]["plain"], "the same bits: Triton was not used"
+
+
+@pytest.mark.parametrize("stage", [*STAGES, "offload"])
+def test_an_engine_that_takes_over_in_fp16_goes_on_bit_for_bit_with_the_loss_scale_of_the_first(seen, stage):
+    for rank in seen:
+        case = rank[f"resumed {stage}"]
+        assert case["whole"]["scales"] == case["resumed"]["scales"] == [2.0**16, 2.0**17]
+        assert case["whole"]["losses"] == case["resumed"]["losses"]
+        assert case["whole"]["norms"] == case["resumed"]["norms"]
+        assert same(case["whole"]["state"], case["resumed"]["state"])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_an_offloaded_optimizer_takes_the_steps_of_one_on_the_device(seen, precision):
+    """Up to the order in which the squares of the gradient norm are summed."""
+    for rank in seen:
+        there, here = (rank[f"overflow {where} {precision}"]["losses"] for where in ("offload", 3))
+        assert there == pytest.approx(here, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["feed_forward", "both"])
+@pytest.mark.parametrize("stage", [0, 3])
+def test_activation_checkpointing_changes_no_bit_of_losses_norms_weights_or_moments(seen, stage, kind):
+    for rank in seen:
+        without, having = rank[f"none {stage}"], rank[f"{kind} {stage}"]
+        assert without["losses"] == having["losses"] and without["norms"] == having["norms"]
+        assert same(without["state"], having["state"])
+
+
+def same(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))

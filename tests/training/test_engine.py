@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from training.config import ModelConfig, TrainConfig
 from training.engine import TorchEngine
@@ -34,7 +35,8 @@ def build(precision: str, **changes) -> TorchEngine:
     config = TrainConfig(
         model=ModelConfig(**SHAPE, intermediate_size=67, qk_norm=True), precision=precision, **(SETTINGS | changes)
     )
-    engine = TorchEngine(initialise(Decoder(config.model), 3), config, torch.device("cpu"))
+    model = initialise(Decoder(config.model, checkpointed=config.checkpointed_parts), 3)
+    engine = TorchEngine(model, config, torch.device("cpu"))
     engine.install_state(None, 0)
     return engine
 
@@ -125,6 +127,27 @@ def test_a_tiny_gradient_doubles_the_scale():
         parameter.register_hook(lambda gradient: gradient * 1e-8)
     assert engine.train_step(batches(0), 1e-3).grad_norm < 1e-6
     assert engine.extra_state() == {"loss_scale": 2.0**17, "good_steps": 0, "overflows": 0}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("kind", ["feed_forward", "attention", "both"])
+def test_activation_checkpointing_keeps_less_and_changes_no_bit(kind, precision):
+    def trained(kind: str) -> tuple[list[float], list[Tensor], int]:
+        engine, kept = build(precision, activation_checkpointing=kind), {}
+        with saved_tensors_hooks(lambda t: kept.update({t.data_ptr(): t.nbytes}) or t, lambda t: t):
+            losses = [engine.train_step(batches(0), 1e-2).loss]
+        losses.append(engine.train_step(batches(1), 1e-2).loss)
+        return losses, held(engine), sum(kept.values())
+
+    (losses, state, size), (plain_losses, plain_state, plain_size) = trained(kind), trained("none")
+    assert losses == plain_losses and same(state, plain_state)
+    assert size < 0.9 * plain_size
+
+
+def test_nothing_is_run_twice_where_no_gradient_is_wanted(monkeypatch):
+    monkeypatch.setattr("training.model.checkpoint", None)
+    engine = build("fp32", activation_checkpointing="both")
+    assert engine.evaluate(batches(0)[0]) > 0
 
 
 def test_overflow_without_end_stops_the_run_and_names_step_and_checkpoint(make_spec, monkeypatch):
