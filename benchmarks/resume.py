@@ -1,6 +1,6 @@
 """Resume under real kills: is a run that was killed again and again the run that was never killed, bit for bit?
 
-    python benchmarks/resume.py [--steps 30] [--precisions fp32 bf16] [--zero-stages 0 1 2 3] [--skip-launcher]
+    python benchmarks/resume.py [--steps 30] [--precisions fp32 bf16] [--zero-stages 0 1 2 3] [--kinds steps within …]
 
 Two ranks on the CPU, SIGKILL at exact points, each attempt resuming from what the one before left:
 
@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from training.config import RunSpec
 from training.metrics import read_rows
 
 Attempt = Callable[[RunSpec, Kill | None], None]
+KINDS = ("steps", "within", "apart", "launcher")
 INTERVAL_STEPS = 4  # of checkpoints: a kill costs up to three steps, which are then done again
 
 
@@ -63,10 +64,12 @@ def kills_within(steps: int) -> list[Kill]:
 @contextmanager
 def launched_ranks_that_die() -> Iterator[Attempt]:
     """Attempts by the real launcher; its ranks run the instrumented module in place of training.rank."""
-    command = launching.command
+    command = launching.LocalRanks.command
 
-    def instrumented(*arguments: Any) -> list[str]:
-        return [part.replace("training.rank", "tests.training.forked_ranks") for part in command(*arguments)]
+    def instrumented(self: launching.LocalRanks, run_file: Path) -> list[str]:
+        words = command(self, run_file)
+        assert "training.rank" in words
+        return ["tests.training.forked_ranks" if word == "training.rank" else word for word in words]
 
     def attempt(spec: RunSpec, kill: Kill | None) -> None:
         os.environ[KILL_VARIABLE] = json.dumps(asdict(kill) if kill else None)
@@ -78,11 +81,11 @@ def launched_ranks_that_die() -> Iterator[Attempt]:
         else:
             assert kill is None, f"{kill}: the launch survived it"
 
-    launching.command = instrumented
+    launching.LocalRanks.command = instrumented  # type: ignore[method-assign]
     try:
         yield attempt
     finally:
-        launching.command = command
+        launching.LocalRanks.command = command  # type: ignore[method-assign]
         os.environ.pop(KILL_VARIABLE, None)
 
 
@@ -97,16 +100,62 @@ def forked(ranks: Ranks) -> Attempt:
     return attempt
 
 
-def resumed_at(spec: RunSpec) -> list[int]:
-    """The step from which each attempt went on."""
-    rows = read_rows(Path(spec.work_dir) / "events.jsonl")
-    return [row["step"] for row in rows if row["kind"] == "start"]
-
-
 def chain(attempt: Attempt, spec: RunSpec, kills: Sequence[Kill]) -> None:
     for kill in kills:
         attempt(spec, kill)
     attempt(spec, None)
+
+
+@dataclass
+class Sweep:
+    """All the runs, in one temporary folder."""
+
+    folder: Path
+    ranks: Ranks
+    steps: int
+
+    def spec(self, name: str, settings: dict[str, Any]) -> RunSpec:
+        counts = {"steps": self.steps, "checkpoint_interval_steps": INTERVAL_STEPS, "log_interval_steps": 1}
+        return small_spec(self.folder / "tokens", self.folder / name, **counts, **settings)
+
+    def uninterrupted(self, settings: dict[str, Any]) -> Path:
+        spec = self.spec("-".join(map(str, ("whole", *settings.values()))), settings)
+        if not Path(spec.work_dir).exists():
+            forked(self.ranks)(spec, None)
+        return Path(spec.work_dir)
+
+    def killed(self, kind: str, settings: dict[str, Any]) -> tuple[int, list[RunSpec]]:
+        """The number of kills, and the runs that survived them."""
+        every = [Kill("step", step, rank=step % 2) for step in range(1, self.steps + 1)]
+        name = "-".join(map(str, (kind, *settings.values())))
+        if kind == "apart":
+            specs = [self.spec(f"{name}-{kill.step}", settings) for kill in every]
+            for kill, spec in zip(every, specs, strict=True):
+                chain(forked(self.ranks), spec, [kill])
+            return len(every), specs
+        kills, spec = kills_within(self.steps) if kind == "within" else every, self.spec(name, settings)
+        with launched_ranks_that_die() if kind == "launcher" else nullcontext(forked(self.ranks)) as attempt:
+            chain(attempt, spec, kills)
+        return len(kills), [spec]
+
+    def row(self, kind: str, settings: dict[str, Any]) -> list[str]:
+        """Print what came of one kind of kills; returns the differences."""
+        whole, began = self.uninterrupted(settings), time.monotonic()
+        num_kills, specs = self.killed(kind, settings)
+        seconds = time.monotonic() - began
+        found = [line for spec in specs for line in differences(whole, Path(spec.work_dir))]
+        resumed = sum(step > 0 for spec in specs for step in starts(spec))
+        about = f"{kind:9} {settings['precision']:9} {settings['zero_stage']:4} {num_kills:6} {resumed:7}"
+        print(f"{about}  {len(history(whole)) * len(specs):6,} {len(found):6} {seconds:7.0f}", flush=True)
+        for line in found[:3]:
+            print(f"    {line}")
+        return found
+
+
+def starts(spec: RunSpec) -> list[int]:
+    """The step from which each attempt went on."""
+    rows = read_rows(Path(spec.work_dir) / "events.jsonl")
+    return [row["step"] for row in rows if row["kind"] == "start"]
 
 
 def main() -> int:
@@ -114,61 +163,24 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=30, help="of each run; 17 or more")
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     parser.add_argument("--zero-stages", type=int, nargs="+", default=[0, 1, 2, 3])
-    parser.add_argument("--skip-launcher", action="store_true", help="only forked ranks: a third of the time")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     options = parser.parse_args()
     if options.steps < 17:
         parser.error(f"--steps: expected 17 or more, so that all points lie within the run, found {options.steps}")
-    started, failed = time.monotonic(), 0
-    every = [Kill("step", step, rank=step % 2) for step in range(1, options.steps + 1)]
+    each = [{"precision": p, "zero_stage": z} for p in options.precisions for z in options.zero_stages]
+    once = [s for s in each if s["zero_stage"] == 1][:1] or each[:1]  # apart and launcher: of one of them
+    plan = [(kind, settings) for settings in each for kind in options.kinds if kind in ("steps", "within")]
+    plan += [(kind, settings) for settings in once for kind in options.kinds if kind in ("apart", "launcher")]
+    started, found = time.monotonic(), []
     print("kills     precision ZeRO number resumed  values differ seconds")
     with tempfile.TemporaryDirectory() as folder, Ranks() as ranks:
-        tokens, work = write_splits(Path(folder) / "tokens"), Path(folder)
-
-        def make(name: str, **changes: Any) -> RunSpec:
-            settings = {"steps": options.steps, "checkpoint_interval_steps": INTERVAL_STEPS, "log_interval_steps": 1}
-            return small_spec(tokens, work / name, **(settings | changes))
-
-        def report(kind: str, whole: RunSpec, specs: Sequence[RunSpec], num_kills: int, began: float) -> None:
-            nonlocal failed
-            found = [line for spec in specs for line in differences(Path(whole.work_dir), Path(spec.work_dir))]
-            values = len(history(Path(whole.work_dir))) * len(specs)
-            resumes = sum(step > 0 for spec in specs for step in resumed_at(spec))
-            train = whole.train
-            print(
-                f"{kind:9} {train.precision:9} {train.zero_stage:4} {num_kills:6} {resumes:7}  {values:6,} "
-                f"{len(found):6} {time.monotonic() - began:7.0f}",
-                flush=True,
-            )
-            for line in found[:3]:
-                print(f"    {line}")
-            failed += bool(found)
-
-        for precision in options.precisions:
-            for stage in options.zero_stages:
-                name, settings = f"{precision}-zero{stage}", {"precision": precision, "zero_stage": stage}
-                whole = make(f"{name}-whole", **settings)
-                forked(ranks)(whole, None)
-                for kind, kills in (("steps", every), ("within", kills_within(options.steps))):
-                    began, spec = time.monotonic(), make(f"{name}-{kind}", **settings)
-                    chain(forked(ranks), spec, kills)
-                    report(kind, whole, [spec], len(kills), began)
-        precision, stage = options.precisions[0], options.zero_stages[len(options.zero_stages) // 3]
-        settings = {"precision": precision, "zero_stage": stage}
-        whole = make(f"{precision}-zero{stage}-whole", **settings)
-        began, apart = time.monotonic(), [make(f"apart-{kill.step}", **settings) for kill in every]
-        for kill, spec in zip(every, apart, strict=True):
-            chain(forked(ranks), spec, [kill])
-        report("apart", whole, apart, len(every), began)
-        if not options.skip_launcher:
-            began, spec = time.monotonic(), make("launcher", **settings)
-            with launched_ranks_that_die() as attempt:
-                chain(attempt, spec, every)
-            report("launcher", whole, [spec], len(every), began)
-    print(
-        "every value is the same to the bit" if not failed else f"FAILED: {failed} of the rows above differ", end="; "
-    )
-    print(f"{time.monotonic() - started:.0f} s")
-    return int(failed > 0)
+        write_splits(Path(folder) / "tokens")
+        sweep = Sweep(Path(folder), ranks, options.steps)
+        for kind, settings in plan:
+            found += sweep.row(kind, settings)
+    said = f"FAILED: {len(found)} values differ" if found else "every value is the same to the bit"
+    print(f"{said}; {time.monotonic() - started:.0f} s")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

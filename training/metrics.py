@@ -48,12 +48,25 @@ def truncate_after(path: Path, step: int) -> int:
     return len(rows) - len(kept)
 
 
+def drop_torn_row(path: Path) -> int:
+    """Cut off a last line that a kill or a full disk left without its end, before another is appended to it; returns
+    its bytes."""
+    if not path.exists():
+        return 0
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+    return len(data) - whole
+
+
 class MetricsLog:
     """Appends rows; one write per row, so that a reader never sees half of one for long."""
 
     def __init__(self, work_dir: Path):
         self.metrics = work_dir / "metrics.jsonl"
         self.events = work_dir / "events.jsonl"
+        drop_torn_row(self.events)  # metrics.jsonl is cut at the checkpoint's step anyway
         self.waiting: dict[Path, list[dict[str, Any]]] = {self.metrics: [], self.events: []}
 
     def row(self, **values: Any) -> None:

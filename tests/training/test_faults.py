@@ -83,6 +83,16 @@ def test_damage_is_named_and_the_run_goes_on_from_the_checkpoint_before(spec, ra
     assert differences(whole, Path(spec.work_dir)) == []
 
 
+def test_rows_cut_off_in_the_middle_do_not_stop_the_run(spec, ranks, whole):
+    """As a kill within a write leaves them, or a disk that is full."""
+    for name in ("events.jsonl", "metrics.jsonl", "findings-00000.jsonl"):
+        with (Path(spec.work_dir) / name).open("a") as file:
+            file.write('{"kind": "ste')
+    ranks.run(spec).check()
+    assert [row["checkpoint"] for row in events(spec, "start")] == [None, "step-00000012"]
+    assert differences(whole, Path(spec.work_dir)) == []
+
+
 def test_a_pointer_to_the_latest_is_not_needed_and_a_wrong_one_not_believed(spec, ranks, whole):
     """Names and manifests say which is the newest."""
     (Path(spec.work_dir) / "checkpoints" / "latest").write_text("step-00000008")
