@@ -4,13 +4,16 @@ DeepSpeed's defaults changed between releases (clipping became 1.0 in 0.19.3, th
 timeout fell to 10 minutes), so `deepspeed_config` states each one. The optimizer is torch's AdamW: the only compiled
 part is then the CPU communication op.
 
-bf16 is DeepSpeed's: the module's weights are bf16 (norm weights too; their statistics are fp32, training/model.py), the
-masters fp32. fp16 is ours: DeepSpeed sees an fp32 model whose forward pass runs under autocast, and a loss multiplied
-by our scale (training/precision.py). So it is one path on CPU, where DeepSpeed refuses fp16, and on GPU; norm weights
-and statistics, the residual stream and the sum over micro batches are fp32, as report 000 section 3.5 asks; and the
-checkpoint is that of fp32. The price against 16-bit weights: ZeRO 3 gathers 4 bytes a weight instead of 2, and the
-residual stream takes 4 bytes a number. Weights and gradients take no more: 16 bytes a weight with the moments, where
-16-bit weights with masters and fp32 accumulation take 18 and more.
+bf16 is DeepSpeed's: the module's weights are bf16, norm weights too, and the masters fp32. fp16 is ours: DeepSpeed sees
+an fp32 model whose forward pass runs under autocast, and a loss multiplied by our scale (training/precision.py). So it
+is one path on CPU, where DeepSpeed refuses fp16, and on GPU; norm weights and statistics, the residual stream and the
+sum over micro batches are fp32, as report 000 section 3.5 asks; and the checkpoint is that of fp32. The price against
+16-bit weights: ZeRO 3 gathers 4 bytes a weight instead of 2, and the residual stream (under ZeRO 3 also what norms give
+to linear layers) takes 4 bytes a number. Weights, gradients and AdamW take no more: 4 + 4 + 8 bytes a weight (at ZeRO 1
+and 2 DeepSpeed adds 4 for its share of masters), where 16-bit weights with fp32 accumulation take 2 + 4 + 12.
+
+What 16-bit norms cost: 150 steps of a 4-layer model under autocast, mean distance from the fp32 run's loss in the first
+50, with norms rounded to 16 bits or not: bf16 6.3e-4 against 3.8e-4, fp16 6.1e-5 against 3.7e-5. Neither diverged.
 
 State goes in and out by parameter name. Out: DeepSpeed's own gather of fp32 masters and moments. In: the weights are
 loaded into the module before `initialize` partitions it; masters and moments are then written into this rank's

@@ -6,10 +6,11 @@ size's usual vocabulary.
 
     parameters  V x D x (1 if tied else 2) + L x (D x H x (2 N + 2 K) + 3 x D x F + 2 D [+ 2 H with qk_norm]) + D
 
-Memory is that of model states alone: weights, gradients and AdamW in mixed precision take 2 + 2 + 12 bytes a parameter
-(fp32: 4 + 4 + 8, the weights being their own master), of which a ZeRO stage keeps a share on each rank: 1 splits the
-optimizer's, 2 the gradients too, 3 the weights too. On top come activations, communication buckets, the logits, and
-with bf16 up to 2 bytes for each gradient that a rank holds, since they are accumulated in fp32.
+Memory is that of model states alone: weights, gradients and AdamW in bf16 take 2 + 2 + 12 bytes a parameter (fp32 and
+fp16: 4 + 4 + 8, the weights being their own master; training/deepspeed_engine.py), of which a ZeRO stage keeps a share
+on each rank: 1 splits the optimizer's, 2 the gradients too, 3 the weights too. On top come activations, communication
+buckets, the logits, with bf16 up to 2 bytes for each gradient that a rank holds, since they are accumulated in fp32,
+and with fp32 and fp16 at ZeRO 1 and 2 a copy of this rank's share of the weights, which DeepSpeed takes as masters.
 
 ref   Touvron et al. 2023 (LLaMA), arXiv:2302.13971, table 2; Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054,
       sections 3.1 and 5; the 13b (40 layers of 5120) is field report 000's and 001's
@@ -62,7 +63,7 @@ def state_bytes(
     num_parameters: int, zero_stage: int, num_ranks: int, precision: Literal["fp32", "bf16", "fp16"] = "bf16"
 ) -> int:
     """Bytes of model states on each rank, even shares."""
-    whole = (4, 4, 8) if precision == "fp32" else (2, 2, 12)  # weights, gradients, optimizer
+    whole = (2, 2, 12) if precision == "bf16" else (4, 4, 8)  # weights, gradients, optimizer
     split_from = (3, 2, 1)
     a_parameter = sum(n / num_ranks if zero_stage >= stage else n for n, stage in zip(whole, split_from, strict=True))
     return round(num_parameters * a_parameter)

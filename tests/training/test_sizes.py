@@ -47,5 +47,6 @@ def test_states_take_what_the_zero_paper_says_for_7_5_billion_on_64_ranks(stage,
 
 def test_full_precision_needs_no_second_copy_of_the_weights():
     assert state_bytes(1000, 0, 1, "fp32") == 16_000
+    assert state_bytes(1000, 3, 4, "fp16") == state_bytes(1000, 3, 4, "fp32")  # fp16 keeps fp32 weights
     assert state_bytes(1000, 3, 4, "fp32") == 4_000
     assert state_bytes(1000, 1, 4, "fp32") == 10_000
