@@ -221,7 +221,13 @@ def launch(spec: RunSpec, on_progress: Callable[[dict[str, Any]], None] | None =
         finally:
             ranks.end()
             (work_dir / STOP_FILE).unlink(missing_ok=True)
-        return judge(work_dir, run_id, ending, log, time.monotonic() - started, build_seconds)
+        result = judge(work_dir, run_id, ending, log, time.monotonic() - started, build_seconds)
+        if result.status == "stopped" and ending and not signals.requested:
+            what = (
+                f"and nobody had asked it to stop; it still saved {result.checkpoint}, from which the next run goes on"
+            )
+            raise failure(ending, what, log)
+        return result
 
 
 class LogTail:
@@ -237,6 +243,13 @@ class LogTail:
             return file.read().decode(errors="replace")
 
 
+def failure(ending: str, what: str, log: LogTail) -> LaunchError:
+    """How training ended, the end of its log, and the advice that fits."""
+    text = log.text()
+    end = "\n".join(text.splitlines()[-30:])
+    return LaunchError(with_hints(f"training {ending or 'ended'} {what}; the end of {log.path}:\n{end}", text + ending))
+
+
 def supervise(
     ranks: Ranks,
     config: TrainConfig,
@@ -249,7 +262,8 @@ def supervise(
     heartbeat.touch()
     kill_at, alive, last_step = None, Pulse(heartbeat), 0
     while (code := ranks.poll()) is None:
-        if kill_at is None and (signals.requested or (work_dir / STOP_FILE).exists()):
+        signals.requested |= (work_dir / STOP_FILE).exists()
+        if kill_at is None and signals.requested:
             request_stop(work_dir)
             kill_at = time.monotonic() + config.stop_grace_seconds
         if kill_at is not None and time.monotonic() > kill_at:
@@ -265,6 +279,7 @@ def supervise(
         ranks.beat()
         last_step = forward(tail, on_progress) or last_step
         time.sleep(POLL_SECONDS)
+    signals.requested |= (work_dir / STOP_FILE).exists()
     forward(tail, on_progress)
     return "" if code == 0 else f"ended with {ranks.ending()}"
 
@@ -300,10 +315,7 @@ def judge(work_dir: Path, run_id: str, ending: str, log: LogTail, seconds: float
     path = work_dir / RESULT_FILE
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if result.get("run_id") != run_id:
-        text = log.text()
-        end = "\n".join(text.splitlines()[-30:])
-        message = f"training {ending or 'ended'} and left no result; the end of {log.path}:\n{end}"
-        raise LaunchError(with_hints(message, text + ending))
+        raise failure(ending, "and left no result", log)
     folder = checkpoints.root(work_dir) / result["checkpoint"]
     fault = checkpoints.find_fault(folder)
     if fault:

@@ -135,7 +135,7 @@ def test_ranks_on_two_hosts_train_as_on_one_and_end_together_and_go_on(make_spec
     spaces = {os.readlink(f"/proc/{owner.rank(n).pid}/ns/net") for n in (0, 1)} | {os.readlink("/proc/self/ns/net")}
     assert len(spaces) == 3
     owner.process.kill()
-    _, alive = psutil.wait_procs(family, timeout=15)
+    _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == [] and owner.processes() == []
     owner.process.communicate()
 
@@ -143,7 +143,7 @@ def test_ranks_on_two_hosts_train_as_on_one_and_end_together_and_go_on(make_spec
     owner.wait_for_step(23)
     family = owner.processes()
     owner.rank(1).send_signal(signal.SIGKILL)
-    _, error = owner.process.communicate(timeout=60)
+    _, error = owner.process.communicate(timeout=120)
     assert f"exit code 247 (SIGKILL) on host {HOSTS[1]}" in error
     assert "hint: a process got SIGKILL" in error
     assert "may still run" not in error

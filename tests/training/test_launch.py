@@ -142,6 +142,24 @@ def test_ranks_that_do_not_stop_in_time_are_killed(make_spec):
     assert not [c for c in psutil.Process().children(recursive=True) if "run.json" in " ".join(c.cmdline())]
 
 
+@pytest.mark.slow
+def test_a_stop_that_nobody_asked_for_is_an_error_that_names_what_was_saved(make_spec):
+    """DeepSpeed's launcher is told to end, as by a machine that shuts down: the ranks save, but the run is not over."""
+    spec = make_spec(steps=100_000, checkpoint_interval_steps=50_000)
+
+    def end_launcher(row: dict[str, Any]) -> None:
+        if row["step"] == 3:
+            [launcher] = [
+                c
+                for c in psutil.Process().children(recursive=True)
+                if "deepspeed.launcher.launch" in c.cmdline() and spec.work_dir in " ".join(c.cmdline())
+            ]
+            launcher.terminate()
+
+    with pytest.raises(LaunchError, match=r"exit code 1 and nobody had asked it to stop; it still saved .*step-0"):
+        launch(spec, end_launcher)
+
+
 def test_missing_programs_are_named_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchains, "search_path", lambda: str(tmp_path))
     with pytest.raises(ToolchainError, match="g\\+\\+ and ninja") as caught:
