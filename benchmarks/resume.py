@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.training.conftest import small_spec, write_splits
-from tests.training.forked_ranks import KILL_VARIABLE, Kill, Ranks, differences, history
+from tests.training.forked_ranks import KILL_VARIABLE, LOG_FILE, Kill, Ranks, died_at, differences, history
 from training import launch as launching
 from training.config import RunSpec
 from training.metrics import read_rows
@@ -76,7 +76,7 @@ def launched_ranks_that_die() -> Iterator[Attempt]:
         try:
             launching.launch(spec)
         except launching.LaunchError:
-            if kill is None:
+            if kill is None or not died_at(kill, (Path(spec.work_dir) / LOG_FILE).read_text(errors="replace")):
                 raise
         else:
             assert kill is None, f"{kill}: the launch survived it"
@@ -91,11 +91,7 @@ def launched_ranks_that_die() -> Iterator[Attempt]:
 
 def forked(ranks: Ranks) -> Attempt:
     def attempt(spec: RunSpec, kill: Kill | None) -> None:
-        outcome = ranks.run(spec, kill)
-        if kill is None:
-            outcome.check()
-        else:
-            assert outcome.codes[kill.rank] == -9, f"{kill}: {outcome.codes}\n{outcome.log[-4000:]}"
+        ranks.run(spec, kill).check(kill)
 
     return attempt
 

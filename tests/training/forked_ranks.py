@@ -6,7 +6,8 @@ training.launch (8 to 10 s): no launcher, no supervision. Fork is safe because t
 thread, which it checks. Files to fork from, wrappers and all, never touch the caller's process.
 
     with Ranks() as ranks:
-        ranks.run(spec, Kill("step", 7))     # -> Outcome; the work folder holds what a killed run leaves
+        kill = Kill("step", 7)
+        ranks.run(spec, kill).check(kill)    # the work folder holds what a killed run leaves
         ranks.run(spec).check()              # resumes; raises with the end of the log unless it finished
 
 in    one JSON object a line on stdin: config (run.json), world_size, port, kill and the like
@@ -58,15 +59,22 @@ class Kill:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     codes: list[int]  # of each rank; -9 is a SIGKILL
-    log: str
+    log: str  # of this attempt
 
     @property
     def finished(self) -> bool:
         return not any(self.codes)
 
-    def check(self) -> Outcome:
-        assert self.finished, f"exit codes {self.codes}; the end of the log:\n{self.log[-4000:]}"
+    def check(self, kill: Kill | None = None) -> Outcome:
+        """This, if the attempt ended well, or died where it should. The other rank may have failed or been killed."""
+        good = self.codes[kill.rank] == -signal.SIGKILL and died_at(kill, self.log) if kill else self.finished
+        wanted = f"a death at {kill}" if kill else "a good end"
+        assert good, f"expected {wanted}, found exit codes {self.codes}; the end of the log:\n{self.log[-4000:]}"
         return self
+
+
+def died_at(kill: Kill, log: str) -> bool:
+    return f"SIGKILL at {kill}\n" in log
 
 
 def history(work_dir: Path) -> dict[str, Any]:
@@ -112,18 +120,21 @@ class Ranks:
             self.server.wait(timeout=30)
 
     def run(self, spec: Any, kill: Kill | None = None, fault: str = "", timeout_seconds: float = 240.0) -> Outcome:
-        """One attempt in spec.work_dir; `fault` names an entry of FAULTS, as "name:step"."""
+        """One attempt in spec.work_dir; `fault` names an entry of FAULTS, as "name:step". What came of it is the
+        caller's to check."""
         from training.launch import free_port
         from training.shared_memory import free
 
         work_dir = Path(spec.work_dir)
         work_dir.mkdir(parents=True, exist_ok=True)
         spec.write(work_dir / "run.json")
-        port = free_port()
+        log, port = work_dir / LOG_FILE, free_port()
+        begin = log.stat().st_size if log.exists() else 0
         order = {"config": str(work_dir / "run.json"), "world_size": spec.train.num_ranks, "port": port}
         order |= {"kill": asdict(kill) if kill else None, "fault": fault, "backend": spec.train.backend}
         try:
-            return Outcome(self.ask(spec, order, timeout_seconds), (work_dir / LOG_FILE).read_text(errors="replace"))
+            codes = self.ask(spec, order, timeout_seconds)
+            return Outcome(codes, log.read_bytes()[begin:].decode(errors="replace"))
         finally:
             free(port)
 
@@ -286,7 +297,8 @@ def record_batches(path: Path) -> None:
     around_step(act)
 
 
-def die() -> NoReturn:
+def die(kill: Kill) -> NoReturn:
+    os.write(1, f"SIGKILL at {kill}\n".encode())  # the log
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("outlived a SIGKILL")
 
@@ -294,10 +306,13 @@ def die() -> NoReturn:
 class DiesAfterFirst(list):
     """Batches of which the second cannot be had."""
 
+    def __init__(self, batches: Sequence[Any], kill: Kill):
+        super().__init__(batches)
+        self.kill = kill
+
     def __iter__(self) -> Iterator[Any]:
-        iterator = super().__iter__()
-        yield next(iterator)
-        die()
+        yield next(super().__iter__())
+        die(self.kill)
 
 
 def arm(kill: Kill, rank: int) -> None:
@@ -315,10 +330,10 @@ def arm_step(kill: Kill) -> None:
         if number == kill.step and kill.at == "micro":
             engine = trainer.engine
             feed = type(engine).train_step
-            engine.train_step = lambda batches, lr: feed(engine, DiesAfterFirst(batches), lr)
+            engine.train_step = lambda batches, lr: feed(engine, DiesAfterFirst(batches, kill), lr)
         yield
         if number == kill.step:
-            die()
+            die(kill)
 
     around_step(act)
 
@@ -340,16 +355,16 @@ def arm_save(kill: Kill) -> None:
             while kill.at == "overtaken" and reached["step"] < kill.step + 2:
                 time.sleep(0.001)
             if kill.at in ("sync", "overtaken"):
-                die()
+                die(kill)
         sync(descriptor)
 
     def killing_rename(source: Any, target: Any, **options: Any) -> None:
         ours = Path(target).name == folder
         if ours and kill.at == "rename":
-            die()
+            die(kill)
         rename(source, target, **options)
         if ours and kill.at == "renamed":
-            die()
+            die(kill)
 
     os.fsync, os.rename = killing_sync, killing_rename  # type: ignore[assignment]
 

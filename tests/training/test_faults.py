@@ -35,7 +35,8 @@ def whole(ranks: Ranks, token_folder: Path, tmp_path_factory: pytest.TempPathFac
 def killed(ranks: Ranks, token_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, killed after step 14: it holds the checkpoints of steps 8 and 12."""
     folder = tmp_path_factory.mktemp("killed")
-    ranks.run(small_spec(token_folder, folder, **SETTINGS), Kill("step", 14))
+    kill = Kill("step", 14)
+    ranks.run(small_spec(token_folder, folder, **SETTINGS), kill).check(kill)
     return folder
 
 
@@ -117,7 +118,8 @@ def lose(spec: RunSpec) -> None:
 
 def test_a_full_disk_costs_one_checkpoint_and_not_the_run(make_spec, ranks, whole):
     spec = make_spec(**SETTINGS)
-    assert ranks.run(spec, Kill("step", 11), fault="fill_disk:8").codes[0] == -9
+    kill = Kill("step", 11)
+    ranks.run(spec, kill, fault="fill_disk:8").check(kill)
     [failed] = events(spec, "checkpoint_failed")
     assert (failed["step"], "No space left on device" in failed["reason"]) == (8, True)
     assert [path.name for path in sorted((Path(spec.work_dir) / "checkpoints").iterdir())] == ["step-00000004"]
@@ -147,7 +149,8 @@ def test_a_gradient_of_nan_on_one_rank_moves_no_weight_on_any(make_spec, ranks, 
     assert [row["step"] for row in steps(spoilt) if row["skipped"]] == [6]
     [event] = events(spoilt, "skipped_step")
     assert (event["step"], event["reason"]) == (6, "inf or nan in the gradients")
-    assert ranks.run(parted, Kill("step", 10), fault="spoil_gradient:6").codes[0] == -9
+    kill = Kill("step", 10)
+    ranks.run(parted, kill, fault="spoil_gradient:6").check(kill)
     ranks.run(parted).check()
     assert events(parted, "start")[-1]["checkpoint"] == "step-00000008"
     assert differences(Path(spoilt.work_dir), Path(parted.work_dir)) == []
@@ -190,6 +193,6 @@ def test_an_overflow_in_fp16_halves_the_loss_scale_and_a_resumed_run_has_the_hal
     assert rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.05), "the weights stayed; the batch did not"
     assert rows[-1]["loss"] < math.log(97) - 0.5, "it learns once the scale fits"
     for kill in (Kill("step", 6), Kill("micro", 10, rank=1)):
-        assert ranks.run(parted, kill).codes[kill.rank] == -9
+        ranks.run(parted, kill).check(kill)
     ranks.run(parted).check()
     assert differences(Path(whole.work_dir), Path(parted.work_dir)) == []

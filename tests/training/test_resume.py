@@ -36,9 +36,9 @@ def test_a_kill_after_every_step_and_as_many_resumes_change_no_bit(make_spec, ra
     assert epoch * 2 < STEPS * whole.train.global_batch_size
     ranks.run(whole).check()
     for step in range(1, STEPS + 1):
-        rank = step % 2
-        assert ranks.run(killed, Kill("step", step, rank)).codes[rank] == -9
-        assert last_step(killed.work_dir) in (step - rank, step)  # rank 0 logs, if rank 1 leaves it the time
+        kill = Kill("step", step, rank=step % 2)
+        ranks.run(killed, kill).check(kill)
+        assert last_step(killed.work_dir) in (step - kill.rank, step)  # rank 0 logs, if rank 1 leaves it the time
     ranks.run(killed).check()
     began = [4 * max(0, (step - 1) // 4) for step in range(STEPS + 1)]  # killed after step 4, it did not save that
     assert starts(killed.work_dir) == [f"step-{step:08d}" if step else None for step in began]
@@ -65,7 +65,7 @@ def test_kills_within_a_step_and_within_a_save_change_no_bit(make_spec, ranks, p
     whole, killed = make_spec("whole", **settings), make_spec("killed", **settings)
     ranks.run(whole).check()
     for kill in KILLS:
-        assert ranks.run(killed, kill).codes[kill.rank] == -9, kill
+        ranks.run(killed, kill).check(kill)
     ranks.run(killed).check()
     began = [0, 4, 4, 4, 4, 12, 12, 12]
     assert starts(killed.work_dir) == [f"step-{step:08d}" if step else None for step in began]
@@ -84,7 +84,8 @@ def test_kills_while_training_runs_ahead_of_the_writer_change_no_bit(make_spec, 
     assert killed.train.checkpoints.asynchronous
     ranks.run(whole).check()
     for step, file in ((8, "model."), (8, "manifest.json"), (12, "optimizer.")):
-        assert ranks.run(killed, Kill("overtaken", step, file=file)).codes[0] == -9
+        kill = Kill("overtaken", step, file=file)
+        ranks.run(killed, kill).check(kill)
         assert last_step(killed.work_dir) > step, "training went on while the checkpoint was written"
     ranks.run(killed).check()
     assert starts(killed.work_dir) == [None, "step-00000004", "step-00000004", "step-00000008"]
