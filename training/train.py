@@ -243,9 +243,9 @@ class Trainer:
                 self.validate()
             level = checkpoints.level_at(step, self.config)
             if stopping or level:
-                self.save(level or "light")
+                self.save(level or "light", last=stopping or done)
         if self.found is not None and self.found.progress.step == self.progress.step and not self.found.is_plain():
-            self.save("archive")  # what reads the end of a run expects it uncompressed
+            self.save("archive", last=True)  # what reads the end of a run expects it uncompressed
         return "finished" if self.progress.step >= self.config.steps else "stopped"
 
     def step(self) -> bool:
@@ -377,9 +377,9 @@ class Trainer:
             self.log.row(kind="validation", step=self.progress.step, loss=loss, tokens=tokens, seconds=seconds)
         self.beat()
 
-    def save(self, level: Level) -> None:
+    def save(self, level: Level, *, last: bool) -> None:
         self.progress = replace(self.progress, optimizer_step=self.engine.optimizer_step())
-        self.saver.save(self.engine, self.progress, self.schedule, level)
+        self.saver.save(self.engine, self.progress, self.schedule, level, last=last)
         self.beat()
 
     def beat(self) -> None:

@@ -91,19 +91,23 @@ def verified(work_dir: Path) -> Iterator[Path]:
 
 
 def commit(partial: Path, final: Path) -> None:
-    """Put a verified folder in its place. A re-saved step replaces the old folder, which was of the same bytes."""
-    if final.exists():
-        remove(final)
+    """Put a verified folder in its place. A re-saved step replaces the old folder, which was of the same numbers."""
+    stale = set_aside(final) if final.exists() else None
     partial.rename(final)
     fsync(final.parent)
+    if stale is not None:
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 def remove(folder: Path) -> None:
-    """Delete a checkpoint: first it loses its name, so that a kill leaves no half of it under that name."""
+    shutil.rmtree(set_aside(folder), ignore_errors=True)
+
+
+def set_aside(folder: Path) -> Path:
+    """Take a checkpoint's name away before it is deleted, so that a kill leaves no half of it under that name."""
     stale = folder.with_name(f"{STALE}{folder.name}")
     shutil.rmtree(stale, ignore_errors=True)
-    folder.rename(stale)
-    shutil.rmtree(stale, ignore_errors=True)
+    return folder.rename(stale)
 
 
 def sweep(work_dir: Path) -> None:

@@ -54,15 +54,15 @@ class Saver:
         self.failures = 0  # in a row
         self.reason = ""
 
-    def save(self, engine: Engine, progress: Progress, schedule: ScheduleState, level: Level) -> None:
-        """Begin a save; returns once training may change its tensors again. Collective."""
+    def save(self, engine: Engine, progress: Progress, schedule: ScheduleState, level: Level, *, last: bool) -> None:
+        """Begin a save; returns once training may change its tensors again. `last`: no step follows. Collective."""
         started = time.perf_counter()
         if self.writer is not None:
             self.writer.wait()
         waited = time.perf_counter() - started
         snapshot = take(self.buffers, self.spec, engine, progress, schedule, level)
         if self.writer is not None and snapshot is not None:
-            self.writer.submit(snapshot)
+            self.writer.submit(snapshot, beside_steps=not last)
             self.stalls[progress.step] = (time.perf_counter() - started, waited)
 
     def poll(self) -> bool:

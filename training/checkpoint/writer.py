@@ -35,7 +35,7 @@ from training.metrics import read_rows
 
 logger = logging.getLogger(__name__)
 LOGS = ("metrics.jsonl", "events.jsonl")
-PRIORITY = 10  # nice value of the thread: with as many ranks as cores it would slow down the steps otherwise
+PRIORITY = 10  # nice value of the thread beside steps, which it would slow down where ranks are as many as cores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +60,11 @@ class Writer:
         self.bug: Exception | None = None
         folders.sweep(work_dir)
 
-    def submit(self, snapshot: Snapshot) -> None:
-        """Begin to write; waits for the save in flight first."""
+    def submit(self, snapshot: Snapshot, *, beside_steps: bool = True) -> None:
+        """Begin to write; waits for the save in flight first. A save that nothing runs beside keeps its priority."""
         self.wait()
-        self.thread = threading.Thread(target=self.work, args=(snapshot,), name="checkpoint-writer")
+        polite = beside_steps and self.config.checkpoints.asynchronous
+        self.thread = threading.Thread(target=self.work, args=(snapshot, polite), name="checkpoint-writer")
         self.thread.start()
         if not self.config.checkpoints.asynchronous:
             self.wait()
@@ -82,9 +83,11 @@ class Writer:
         del self.ended[: len(taken)]
         return taken
 
-    def work(self, snapshot: Snapshot) -> None:
-        with contextlib.suppress(OSError):  # of this thread alone, on Linux
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
+    def work(self, snapshot: Snapshot, polite: bool) -> None:
+        if polite:
+            with contextlib.suppress(OSError):  # of this thread alone, on Linux
+                me = threading.get_native_id()
+                os.setpriority(os.PRIO_PROCESS, me, max(PRIORITY, os.getpriority(os.PRIO_PROCESS, me)))
         started, name = time.perf_counter(), folders.name_of(snapshot.step)
         num_bytes, error = 0, None
         try:

@@ -144,6 +144,20 @@ def test_weights_and_moments_come_back_bit_for_bit(spec):
     assert engine.optimizer_step() == 20
 
 
+def test_a_checkpoint_from_before_there_were_levels_loads_and_counts_as_light(spec):
+    folder = Path(spec.work_dir) / "checkpoints" / "step-00000020"
+    for name in ("metrics.jsonl", "events.jsonl"):
+        (folder / name).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    files = {name: entry for name, entry in manifest["files"].items() if not name.endswith(".jsonl")}
+    (folder / "manifest.json").write_text(json.dumps({"format": "danlu-checkpoint", "version": 1, "files": files}))
+    found = load_newest(Path(spec.work_dir))
+    assert found is not None
+    assert found.progress.step == 20
+    assert checkpoints.folder.level_of(folder) == "light"
+    build_engine(spec, torch.device("cpu"), found)
+
+
 def test_going_on_with_other_data_or_another_model_is_refused_unless_told(spec):
     found = load_newest(Path(spec.work_dir))
     assert found is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import resource
 import subprocess
 import threading
@@ -100,11 +101,11 @@ def test_steps_go_on_while_a_checkpoint_is_written_and_only_one_is_in_flight(run
     monkeypatch.setattr(writers.Writer, "write", slow)
     save = checkpoints.Saver.save
 
-    def released(self, engine, progress, *others):
+    def released(self, engine, progress, *others, **named):
         if progress.step == 4:
             seen.append(("step", 4))
             threading.Timer(0.3, held.set).start()
-        save(self, engine, progress, *others)
+        save(self, engine, progress, *others, **named)
 
     monkeypatch.setattr(checkpoints.Saver, "save", released)
     work_dir = run(steps=6)
@@ -124,6 +125,31 @@ def test_what_is_written_is_the_state_at_the_save_though_training_went_on(run, m
             assert (later / "checkpoints" / name / file).read_bytes() == (
                 at_once / "checkpoints" / name / file
             ).read_bytes()
+
+
+def test_the_writer_yields_to_the_steps_and_not_once_they_have_ended(run, monkeypatch):
+    write, nice = writers.Writer.write, {}
+
+    def noted(self, snapshot, name):
+        nice[snapshot.step] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        return write(self, snapshot, name)
+
+    monkeypatch.setattr(writers.Writer, "write", noted)
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    run(steps=4)
+    assert nice == {2: max(ours, writers.PRIORITY), 4: ours}
+
+
+def test_a_run_whose_end_is_a_compressed_checkpoint_leaves_a_plain_one(run, make_spec):
+    """Shortened to where it was stopped, it has nothing left to do but that."""
+    work_dir = run()
+    for name in names(work_dir)[-1:]:
+        checkpoints.folder.remove(work_dir / "checkpoints" / name)
+    assert not checkpoints.read(checkpoints.folders(work_dir)[0]).is_plain()
+    run(steps=10, resume_on_changed_config=True)
+    newest = checkpoints.read(checkpoints.folders(work_dir)[0])
+    assert (newest.progress.step, newest.is_plain(), checkpoints.find_fault(newest.folder)) == (10, True, None)
+    assert json.loads((work_dir / "result.json").read_text())["status"] == "finished"
 
 
 def test_a_run_that_fails_still_finishes_the_save_in_flight(run, make_spec, monkeypatch):
