@@ -7,7 +7,6 @@ into it (`remote_shell`) is severed like ssh: a killed owner takes the near end 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -97,9 +96,9 @@ class Owner:
         """Every process of this run that an owner or a host would have to end."""
         return [p for p in psutil.process_iter() if str(self.work_dir / "run.json") in " ".join(command_of(p))]
 
-    def rank(self, number: int) -> psutil.Process:
-        [found] = [p for p in self.processes() if variable(p, "RANK") == str(number)]
-        return found
+    def ranks(self) -> list[psutil.Process]:
+        """The processes of the ranks, in their order."""
+        return sorted((p for p in self.processes() if variable(p, "RANK")), key=lambda p: variable(p, "RANK") or "")
 
 
 def command_of(process: psutil.Process) -> list[str]:
@@ -124,25 +123,25 @@ def losses(work_dir: str | Path) -> list[tuple[int, str, float]]:
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
 def test_ranks_on_two_hosts_train_as_on_one_and_end_together_and_go_on(make_spec, namespaces, on_hosts):
-    """Killed at step 12 with its owner, at step 23 by the loss of a rank; 30 steps, to the bit those of one host."""
-    settings: dict[str, Any] = {"steps": 30, "checkpoint_interval_steps": 5, "eval_interval_steps": 10}
+    """Killed at step 12 with its owner, at step 45 by the loss of a rank; 120 steps, to the bit those of one host."""
+    settings: dict[str, Any] = {"steps": 120, "checkpoint_interval_steps": 10, "eval_interval_steps": 40}
     alone = make_spec("alone", **settings)
     launch(alone)
     spread = make_spec("spread", **settings, hosts=HostsConfig(**on_hosts))
     owner = Owner(spread)
     owner.wait_for_step(12)
-    family = owner.processes()
-    spaces = {os.readlink(f"/proc/{owner.rank(n).pid}/ns/net") for n in (0, 1)} | {os.readlink("/proc/self/ns/net")}
-    assert len(spaces) == 3
+    family, spaces = owner.processes(), {os.readlink(f"/proc/{p.pid}/ns/net") for p in owner.ranks()}
     owner.process.kill()
+    assert len(spaces | {os.readlink("/proc/self/ns/net")}) == 3
     _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == [] and owner.processes() == []
+    assert losses(spread.work_dir)[-1][0] < 120, "the hosts trained to the end without their owner"
     owner.process.communicate()
 
     owner = Owner(spread)
-    owner.wait_for_step(23)
+    owner.wait_for_step(45)
     family = owner.processes()
-    owner.rank(1).send_signal(signal.SIGKILL)
+    owner.ranks()[1].kill()
     _, error = owner.process.communicate(timeout=120)
     assert f"exit code 247 (SIGKILL) on host {HOSTS[1]}" in error
     assert "hint: a process got SIGKILL" in error
