@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -19,8 +20,8 @@ SMALL = ModelConfig(
 )
 
 
-@pytest.mark.parametrize("change", [{}, {"tie_embeddings": False}, {"num_kv_heads": 4}, {"qk_norm": True}], ids=str)
-def test_formula_is_what_torch_counts(change: dict[str, int]) -> None:
+@pytest.mark.parametrize("change", [{}, {"tie_embeddings": False, "num_kv_heads": 4, "qk_norm": True}], ids=str)
+def test_formula_is_what_torch_counts(change: dict[str, Any]) -> None:
     config, batch, tokens = replace(SMALL, **change), 2, 24
     model = Decoder(config)
     ids = torch.randint(97, (batch, tokens + 1))
