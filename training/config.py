@@ -105,10 +105,10 @@ class CheckpointConfig:
             require(getattr(self, key) > 0, key, "1 or more", getattr(self, key), "raise it")
 
 
-# Up to 2^23 logits (32 MiB in fp32, 96 MiB at the peak of the loss) chunks save too little to matter, and small runs
-# keep torch's own cross-entropy to the bit. At 2^24 (10m, micro batches of 4 x 256) they save 340 of 1,190 MiB of the
-# process and 3 % of the step (benchmarks/train.py).
-PLAIN_LOSS_LOGITS = 1 << 23
+# Up to 2^22 logits (16 MiB in fp32, 48 MiB at the peak of the loss) chunks save too little to matter, and small runs
+# keep torch's own cross-entropy to the bit. At 2^23 (1m, micro batches of 8 x 256) they save 90 of 600 MiB of the
+# process and 3 % of the step, at 2^24 (10m, 4 x 256) 340 of 1,190 MiB and 3 % (benchmarks/train.py).
+PLAIN_LOSS_LOGITS = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

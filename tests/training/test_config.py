@@ -39,8 +39,8 @@ def test_the_loss_is_made_by_chunks_where_its_logits_are_many_unless_told():
     def chunked(vocab_size, **changes):
         return TrainConfig(model=ModelConfig(vocab_size=vocab_size), **changes).chunked_loss
 
-    assert not chunked(4_096)  # 8 x 256 x 2^12 = 2^23
-    assert chunked(4_097) and chunked(85_000)
+    assert not chunked(2_048)  # 8 x 256 x 2^11 = 2^22
+    assert chunked(2_049) and chunked(85_000)
     assert chunked(300, loss="chunked") and not chunked(85_000, loss="plain")
 
 
