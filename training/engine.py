@@ -87,12 +87,14 @@ def model_inputs(batch: Tensor, config: TrainConfig) -> tuple[Tensor, ...]:
     return tokens_BT, targets_BT, documents_in(tokens_BT, config.eos_id)
 
 
-def build_optimizer(module: Decoder, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only. lr 0: the loop sets it before each step, and until then nothing may move."""
+def build_optimizer(module: Decoder, config: TrainConfig, *, fused: bool = False) -> torch.optim.AdamW:
+    """AdamW with decay on matrices only. lr 0: the loop sets it before each step, and until then nothing may move.
+
+    `fused`: one pass over the state instead of nine, 3 % of a step on a CPU; it rounds otherwise."""
     matrices = [p for p in module.parameters() if p.dim() > 1]
     vectors = [p for p in module.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=0.0, betas=config.betas, eps=config.adam_eps)
+    return torch.optim.AdamW(groups, lr=0.0, betas=config.betas, eps=config.adam_eps, fused=fused or None)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -141,7 +143,7 @@ class TorchEngine:
 
     def __init__(self, module: Decoder, config: TrainConfig, device: torch.device):
         self.module, self.config, self.device = module.to(device), config, device
-        self.optimizer = build_optimizer(module, config)
+        self.optimizer = build_optimizer(module, config, fused=True)
         self.loss_scale = first_loss_scale(config)
 
     def train_step(self, batches: Sequence[Tensor], lr: float) -> StepResult:
@@ -187,6 +189,7 @@ class TorchEngine:
     def install_state(self, state: Mapping[str, ParameterState] | None, optimizer_step: int) -> None:
         for name, parameter in self.module.named_parameters():
             held = fresh_state(parameter, optimizer_step)
+            held["step"] = held["step"].to(parameter.device)  # where the fused form counts
             if state is not None:
                 parameter.copy_(state[name].weight)
                 held["exp_avg"].copy_(state[name].exp_avg)
