@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 
 import pytest
 
@@ -137,19 +138,21 @@ def raw(record: RawRecord | Quarantined) -> RawRecord:
 
 
 @pytest.mark.slow
-def test_fast_paths_give_the_text_of_the_slow_ones_on_every_shared_file(shared_records):
-    """Chardet and ftfy asked or not: all records of all files; declared charsets left out too, so that more is guessed.
-
-    ASCII reaches neither, whatever the path.
-    """
-    taken = beyond_ascii = 0
+def test_fast_paths_give_the_text_of_the_slow_ones_on_the_shared_files(shared_records):
+    """Chardet and ftfy asked or not: each record that is certainly CJK and a quarter of the others, from all files;
+    declared charsets left out too, so that more is guessed. ASCII reaches neither, whatever the path."""
+    taken = others = 0
     for name, record in shared_records():
         if record.content.isascii():
             continue
-        beyond_ascii += 1
+        certain = strictly(record.content, "utf-8") is None and certain_cjk(record.content) is not None
+        if not certain and zlib.crc32(record.content) % 4:
+            continue
         assert outcome_of(record, True) == outcome_of(record, False), name
-        if strictly(record.content, "utf-8") is None and certain_cjk(record.content) is not None:
+        if certain:
             taken += 1
             bare = dataclasses.replace(raw(record), declared_charset=None, media_type="text/plain")
             assert outcome_of(bare, True) == outcome_of(bare, False), name
-    assert taken > 400 and beyond_ascii > 20_000
+        else:
+            others += 1
+    assert taken > 400 and others > 4_000
