@@ -53,6 +53,7 @@ from training.model import Decoder
 from training.precision import updated
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+GATHER_NUMEL = 1 << 23  # parameters of one collective, with their moments 96 MiB
 
 
 def deepspeed_config(config: TrainConfig) -> dict[str, Any]:
@@ -85,6 +86,17 @@ def deepspeed_config(config: TrainConfig) -> dict[str, Any]:
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
     }
+
+
+def batches_of(parameters: list[Any], most_numel: int) -> Iterator[list[Any]]:
+    """Neighbours of at most `most_numel` numbers together; a larger one alone."""
+    batch: list[Any] = []
+    for parameter in parameters:
+        if batch and sum(each.numel() for each in batch) + parameter.numel() > most_numel:
+            yield batch
+            batch = []
+        batch.append(parameter)
+    yield batch
 
 
 class DeepSpeedEngine:
@@ -154,8 +166,29 @@ class DeepSpeedEngine:
         return loss
 
     def named_state(self) -> Iterator[tuple[str, ParameterState]]:
-        for name, parameter in zip(self.names, self.module.parameters(), strict=True):
-            yield name, self.whole_state(parameter)
+        held: list[Any] = list(self.module.parameters())
+        if self.config.zero_stage in (1, 2):
+            states = (state for batch in batches_of(held, GATHER_NUMEL) for state in self.joined(batch))
+        else:
+            states = (self.whole_state(parameter) for parameter in held)
+        yield from zip(self.names, states, strict=True)
+
+    def joined(self, parameters: list[Any]) -> Iterator[ParameterState]:
+        """ZeRO 1 and 2: what each rank holds of them, put into zeros and summed. DeepSpeed's own getters do
+        the same with a collective for each tensor: at 1m 114 of them, 1.5 ms each."""
+        sizes = [parameter.numel() for parameter in parameters]
+        with torch.no_grad():
+            whole_3N = torch.zeros(3, sum(sizes), dtype=torch.float32, device=self.device)
+            for part_3n, parameter in zip(whole_3N.split(sizes, dim=1), parameters, strict=True):
+                if parameter._hp_mapping is None:  # all of it lies on other ranks
+                    continue
+                place = parameter._hp_mapping.lp_fragment_address
+                for row_n, key in zip(part_3n, (None, *MOMENTS), strict=True):
+                    fragment = parameter._hp_mapping.get_hp_fragment(key)
+                    row_n[place.start : place.start + place.numel] = fragment
+            torch.distributed.all_reduce(whole_3N, group=parameters[0]._dp_group)
+        for part_3n, parameter in zip(whole_3N.split(sizes, dim=1), parameters, strict=True):
+            yield ParameterState(*(row_n.view(parameter.shape) for row_n in part_3n))
 
     def whole_state(self, parameter: torch.nn.Parameter) -> ParameterState:
         if self.config.zero_stage:

@@ -155,7 +155,12 @@ class TorchEngine:
             total += loss.item()
         if scale is not None:
             unscale(self.module.parameters(), scale)
-        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.config.grad_clip).item()
+        gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients).item()
+        if norm > 0.999 * self.config.grad_clip:  # below, clip_grad_norm_ would multiply all of them by 1
+            torch.nn.utils.clip_grads_with_norm_(
+                self.module.parameters(), self.config.grad_clip, torch.tensor(norm, device=self.device)
+            )
         skipped = not math.isfinite(norm)
         if not skipped:
             set_lr(self.optimizer, lr)
